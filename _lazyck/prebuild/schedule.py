@@ -2,7 +2,7 @@
 memory. Pure.
 
 The model follows a farm. A task takes the first free place, in the given order. It begins on its
-worker when the memory that it needs is free, or when nothing else runs there (`CompileSlot` of the
+worker when the memory that it needs is free, or when nothing else runs there (`HostPermit` of the
 runtime). Until then it keeps its place.
 """
 

@@ -52,18 +52,18 @@ def drop(state: State, thread: int, *names: str) -> State:
     return state._replace(locks=kept)
 
 
-def reserve(state: State, thread: int, slot: str) -> State:
-    """Mark the thread's slot as reserved: the thread writes into its file how much memory it
+def reserve(state: State, thread: int, permit: str) -> State:
+    """Mark the thread's permit as reserved: the thread writes into its file how much memory it
     wants."""
     locks = (
-        lock._replace(is_reserved=True) if (lock.owner, lock.name) == (thread, slot) else lock for lock in state.locks
+        lock._replace(is_reserved=True) if (lock.owner, lock.name) == (thread, permit) else lock for lock in state.locks
     )
     return state._replace(locks=tuple(locks))
 
 
-def slots(state: State) -> Iterator[Lock]:
-    """Yield the slots that are taken in the present cache."""
-    return (lock for lock in state.locks if lock.name.startswith("slot") and lock.inode == state.epoch)
+def permits(state: State) -> Iterator[Lock]:
+    """Yield the permits that are taken in the present cache."""
+    return (lock for lock in state.locks if lock.name.startswith("permit") and lock.inode == state.epoch)
 
 
 def is_stopped(world: World, state: State, lock: Lock | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .change import count_compile, holder, is_stopped, move, put, reserve, slots
+from .change import count_compile, holder, is_stopped, move, permits, put, reserve
 from .state import State, Thread, World, first_state
 from .step import Next, blob_lock
 from .steps import STEPS
@@ -39,7 +39,7 @@ def faults(w: World, s: State) -> Iterator[tuple[str, State]]:
         if s.processes[w.process_of[t]].life != "live":
             continue
         if one.at == "run_compiler" and left.failures:
-            failed = move(spend(s, "failures"), t, "free_slot", has="failure")
+            failed = move(spend(s, "failures"), t, "free_permit", has="failure")
             yield f"{w.name(t)}: its compiler says no", excuse(w, failed, t)
         if left.hurries:
             for words, then in lose_patience(w, s, t):
@@ -104,10 +104,10 @@ def lose_patience(w: World, s: State, t: int) -> Next:
         if found is not None and not is_stopped(w, s, found):
             yield "loses patience with the bundle", move(s, t, "look_at_bundle")
     elif one.at == "scan":
-        if len(list(slots(s))) >= w.jobs:
-            yield "loses patience with the slots", move(s, t, "leave", is_excused=True)
+        if len(list(permits(s))) >= w.jobs:
+            yield "loses patience with the permits", move(s, t, "leave", is_excused=True)
     elif one.at == "fit" and not one.fits:
-        yield "loses patience with memory", move(reserve(s, t, one.slot), t, "leave", is_excused=True)
+        yield "loses patience with memory", move(reserve(s, t, one.permit), t, "leave", is_excused=True)
 
 
 def protocol(w: World, s: State) -> Iterator[tuple[str, State]]:

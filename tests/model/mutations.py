@@ -13,7 +13,7 @@ ONE, OTHER = Task(), Task(CALL, 1)
 PAIR = World(((ONE,), (ONE,)))  # two processes with one thread each
 THREADS = World(((ONE, ONE),))
 SQUARE = World(((ONE, ONE), (ONE, ONE)))
-OTHERS = World(((ONE,), (OTHER,)), jobs=1)  # two processes that compile two blobs with one slot
+OTHERS = World(((ONE,), (OTHER,)), jobs=1)  # two processes that compile two blobs with one permit
 FORKS = World(((ONE, Task(FORK)),))
 LOADS = World(((ONE, Task(CONSTRUCT)),))  # a constructor calls the blob on which another thread works
 
@@ -55,11 +55,11 @@ MUTATIONS = (
     Mutation("notify forgotten", THREADS, WAIT),
     Mutation("busy kept after a failure", with_faults(THREADS, failures=1), WAIT),
     Mutation("job kept after a failure", with_faults(World(((ONE, OTHER),), jobs=1), failures=1), WAIT),
-    # slots
-    Mutation("slot freed before the compile", OTHERS, "jobs"),
+    # permits
+    Mutation("permit freed before the compile", OTHERS, "jobs"),
     Mutation("no admission", replace(OTHERS, jobs=2, room=1), "jobs"),
     Mutation("admission kept in a sleep", OTHERS, "sleep"),
-    Mutation("no patience for slots", with_faults(OTHERS, stops=1), WAIT),
+    Mutation("no patience for permits", with_faults(OTHERS, stops=1), WAIT),
     Mutation("no patience for admission", with_faults(OTHERS, stops=1), WAIT),
     # fork
     Mutation("child keeps the locks", with_faults(FORKS, kills=1), "fork"),

@@ -1,4 +1,4 @@
-"""Define the steps that other processes see: the blob's lock, the slots, the compile and the
+"""Define the steps that other processes see: the blob's lock, the permits, the compile and the
 publish."""
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from .change import (
     is_stopped,
     may_enter_loader,
     move,
+    permits,
     process_of,
     put,
     reserve,
-    slots,
     take,
 )
 from .state import State, World
 from .step import Next, blob_lock, is_whole, step
 
 
-@step("store/store.cpp obtain", "look")
+@step("store/lookup.cpp find", "look")
 def look(w: World, s: State, t: int) -> Next:
     """Looks up the entry without a lock (look_up_entry). A whole entry is a hit."""
     if is_whole(w, s, t):
@@ -61,7 +61,7 @@ def peek(w: World, s: State, t: int) -> Next:
         yield "finds no entry yet", move(s, t, "try_lock")
 
 
-@step("store/store.cpp compile", "look")
+@step("store/turn.cpp look_up_again", "look")
 def look_again(w: World, s: State, t: int) -> Next:
     """Looks up the entry again under the lock, because somebody may have published it since the
     first look."""
@@ -123,15 +123,15 @@ def put_after_all(w: World, s: State, t: int) -> Next:
     yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
-@step("store/store.cpp acquire")
+@step("store/job_permits.cpp acquire")
 def take_job(w: World, s: State, t: int) -> Next:
-    """Takes one of the process's own slots (JobSlots)."""
+    """Takes one of the process's own permits (JobPermits)."""
     free = process_of(w, s, t).jobs
     if free > 0:
-        yield "takes a slot of its process", move(alter(s, w.process_of[t], jobs=free - 1), t, "admit")
+        yield "takes a permit of its process", move(alter(s, w.process_of[t], jobs=free - 1), t, "admit")
 
 
-@step("store/slots.cpp CompileSlot", "flock admission")
+@step("store/permits.cpp HostPermit", "flock admission")
 def admit(w: World, s: State, t: int) -> Next:
     """Takes the FileLock `admission`, to be alone in deciding. Passes over a holder that is
     stopped."""
@@ -146,56 +146,56 @@ def admit(w: World, s: State, t: int) -> Next:
         yield "passes over a stopped holder of admission", move(s, t, "scan", is_excused=True)
 
 
-@step("store/slots.cpp try_once", "flock slot")
+@step("store/permits.cpp try_once", "flock slot")
 def scan(w: World, s: State, t: int) -> Next:
-    """Takes the first free slot in a loop, and reads what the others have reserved."""
-    taken = {lock.name: lock for lock in slots(s)}
-    free = [f"slot {i}" for i in range(w.jobs) if f"slot {i}" not in taken]
+    """Takes the first free permit in a loop, and reads what the others have reserved."""
+    taken = {lock.name: lock for lock in permits(s)}
+    free = [f"permit {i}" for i in range(w.jobs) if f"permit {i}" not in taken]
     if free:
         fits = not taken or w.room - sum(lock.is_reserved for lock in taken.values()) >= 1
-        yield f"locks {free[0]}", move(take(s, t, free[0], s.epoch), t, "fit", slot=free[0], fits=fits)
+        yield f"locks {free[0]}", move(take(s, t, free[0], s.epoch), t, "fit", permit=free[0], fits=fits)
         return
-    if any(is_stopped(w, s, lock) for lock in taken.values()) and w.mutation != "no patience for slots":
-        yield "overlooks a stopped slot", move(s, t, "leave", is_excused=True)
-    yield "finds no slot free", nap(w, s, t)
+    if any(is_stopped(w, s, lock) for lock in taken.values()) and w.mutation != "no patience for permits":
+        yield "overlooks a stopped permit", move(s, t, "leave", is_excused=True)
+    yield "finds no permit free", nap(w, s, t)
 
 
-@step("store/slots.cpp try_once", "write slot")
+@step("store/permits.cpp try_once", "write slot")
 def fit(w: World, s: State, t: int) -> Next:
     """Reserves memory after the loop if there is enough or nobody else compiles."""
     me = s.threads[t]
     if me.fits:
-        yield "reserves memory", move(reserve(s, t, me.slot), t, "leave")
+        yield "reserves memory", move(reserve(s, t, me.permit), t, "leave")
         return
-    others = (lock for lock in slots(s) if lock.owner != t)
-    if any(is_stopped(w, s, lock) for lock in others) and w.mutation != "no patience for slots":
-        yield "overlooks a stopped slot's memory", move(reserve(s, t, me.slot), t, "leave", is_excused=True)
-    yield "finds no memory free", nap(w, drop(s, t, me.slot), t)
+    others = (lock for lock in permits(s) if lock.owner != t)
+    if any(is_stopped(w, s, lock) for lock in others) and w.mutation != "no patience for permits":
+        yield "overlooks a stopped permit's memory", move(reserve(s, t, me.permit), t, "leave", is_excused=True)
+    yield "finds no memory free", nap(w, drop(s, t, me.permit), t)
 
 
 def nap(w: World, s: State, t: int) -> State:
     """Lets others decide, then sleeps and begins anew."""
     then = "sleep" if w.mutation == "admission kept in a sleep" else "give_way"
-    return move(s, t, then, slot="", fits=False, is_excused=False)
+    return move(s, t, then, permit="", fits=False, is_excused=False)
 
 
-@step("store/slots.cpp CompileSlot", "unlock admission")
+@step("store/permits.cpp HostPermit", "unlock admission")
 def give_way(w: World, s: State, t: int) -> Next:
     """Releases `admission` before the sleep, so that others may decide."""
     yield "leaves admission", move(drop(s, t, "admission"), t, "sleep")
 
 
-@step("store/slots.cpp CompileSlot")
+@step("store/permits.cpp HostPermit")
 def sleep(w: World, s: State, t: int) -> Next:
-    """Waits with sleep_for(pause) until a slot or memory may be free."""
+    """Waits with sleep_for(pause) until a permit or memory may be free."""
     keeps = w.mutation == "admission kept in a sleep"
     yield "sleeps a moment", move(s, t, "scan" if keeps else "admit")
 
 
-@step("store/slots.cpp CompileSlot", "unlock admission")
+@step("store/permits.cpp HostPermit", "unlock admission")
 def leave(w: World, s: State, t: int) -> Next:
-    """Releases `admission`, because others can see the slot and may decide."""
-    then = {"loader asked while busy": "ask_while_busy", "slot freed before the compile": "free_slot_early"}
+    """Releases `admission`, because others can see the permit and may decide."""
+    then = {"loader asked while busy": "ask_while_busy", "permit freed before the compile": "free_permit_early"}
     yield "leaves admission", move(drop(s, t, "admission"), t, then.get(w.mutation, "stage"))
 
 
@@ -206,10 +206,10 @@ def ask_while_busy(w: World, s: State, t: int) -> Next:
         yield "asks the loader", move(s, t, "stage")
 
 
-@step("store/slots.cpp CompileSlot")
-def free_slot_early(w: World, s: State, t: int) -> Next:
-    """Frees the slot too early, in a mutation: others think that they may compile."""
-    yield "frees its slot", move(drop(s, t, s.threads[t].slot), t, "stage")
+@step("store/permits.cpp HostPermit")
+def free_permit_early(w: World, s: State, t: int) -> Next:
+    """Frees the permit too early, in a mutation: others think that they may compile."""
+    yield "frees its permit", move(drop(s, t, s.threads[t].permit), t, "stage")
 
 
 @step("platform/process.cpp run_command", "spawn")
@@ -239,7 +239,7 @@ def seal(w: World, s: State, t: int) -> Next:
     if w.mutation == "publish before the sync":
         blob = w.task[t].blob
         entries = put(s.entries, blob, "whole") if s.entries[blob] == "unsynced" else s.entries
-        yield "syncs what is published", move(s._replace(entries=entries), t, "free_slot", has="entry")
+        yield "syncs what is published", move(s._replace(entries=entries), t, "free_permit", has="entry")
     else:
         yield "seals and syncs", move(s, t, "publish")
 
@@ -249,29 +249,29 @@ def publish(w: World, s: State, t: int) -> Next:
     """Shows the entry to all with renameat, in one step."""
     blob = w.task[t].blob
     if s.threads[t].epoch != s.epoch:
-        yield "finds its staging directory gone", move(s, t, "free_slot")
+        yield "finds its staging directory gone", move(s, t, "free_permit")
     elif w.mutation == "publish by writing":
         yield "opens the entry's path to write", move(s._replace(entries=put(s.entries, blob, "torn")), t, "fill")
     elif w.mutation == "publish before the sync":
         yield "renames", move(s._replace(entries=put(s.entries, blob, "unsynced")), t, "seal")
     else:
-        yield "renames", move(s._replace(entries=put(s.entries, blob, "whole")), t, "free_slot", has="entry")
+        yield "renames", move(s._replace(entries=put(s.entries, blob, "whole")), t, "free_permit", has="entry")
 
 
 @step("cache/cache.cpp publish")
 def fill(w: World, s: State, t: int) -> Next:
     """Completes the entry at its own path, in a mutation."""
     entries = put(s.entries, w.task[t].blob, "whole")
-    yield "has written the entry", move(s._replace(entries=entries), t, "free_slot", has="entry")
+    yield "has written the entry", move(s._replace(entries=entries), t, "free_permit", has="entry")
 
 
-@step("store/store.cpp release", "unlock slot")
-def free_slot(w: World, s: State, t: int) -> Next:
-    """Ends CompileSlot and HeldSlot, so that another compile may begin."""
+@step("store/job_permits.cpp release", "unlock slot")
+def free_permit(w: World, s: State, t: int) -> Next:
+    """Ends HostPermit and HeldPermit, so that another compile may begin."""
     me, process = s.threads[t], process_of(w, s, t)
     if not (w.mutation == "job kept after a failure" and me.has == "failure"):
         s = alter(s, w.process_of[t], jobs=process.jobs + 1)
-    yield "frees its slot", move(drop(s, t, me.slot), t, "unlock", slot="", fits=False, is_excused=False)
+    yield "frees its permit", move(drop(s, t, me.permit), t, "unlock", permit="", fits=False, is_excused=False)
 
 
 @step("platform/lock.cpp ~FileLock", "unlock lock")

@@ -74,8 +74,8 @@ class Thread(NamedTuple):
     at: str  # the step that it takes next
     seen: int = NOBODY  # number of attempts at its blob that had ended when it came
     inode: int = 0  # the file that it has open, of those that have had the lock's name
-    slot: str = ""  # the slot that it holds
-    fits: bool = False  # there was memory for another compile when it looked at the slots
+    permit: str = ""  # the permit that it holds
+    fits: bool = False  # there was memory for another compile when it looked at the permits
     epoch: int = 0  # number of times the cache had been emptied when it opened the lock, and later when it staged
     has: str = ""  # "entry" or "failure"; "torn" or "gone" would be a fault
     is_unlocked: bool = False  # it works without a lock that others see: its patience ended, or the cache was emptied
@@ -90,8 +90,8 @@ class Process(NamedTuple):
     busy: tuple[int, ...]  # BlobState::owner
     attempts: tuple[int, ...]
     results: tuple[str, ...]  # "entry" or "failure" from the last attempt
-    jobs: int  # number of slots that are free in JobSlots
-    mutex: int = NOBODY  # Library::m_mutex
+    jobs: int  # number of permits that are free in JobPermits
+    mutex: int = NOBODY  # States::mutex
     loader: int = NOBODY  # the dynamic loader's lock, which is recursive
     guard: int = NOBODY  # lock of a static variable, for one mutation; DONE when the variable is initialized
 

@@ -8,7 +8,7 @@ from .state import DONE, NOBODY, State, World
 from .step import Next, leave_call, step
 
 
-@step("library/library.cpp make_ready", asks_loader=True)
+@step("library/readiness.cpp make_ready", asks_loader=True)
 def start(w: World, s: State, t: int) -> Next:
     """Asks the loader in advance all that the call and its compile will want to know (own_path,
     check_no_capture, ranges)."""
@@ -29,10 +29,10 @@ def ask_in_guard(w: World, s: State, t: int) -> Next:
         yield "asks the loader, leaves the guard", move(alter(s, w.process_of[t], guard=DONE), t, "claim")
 
 
-@step("library/library.cpp obtain")
+@step("library/entries.cpp obtain")
 def claim(w: World, s: State, t: int) -> Next:
     """Shares another thread's result, waits for one, or begins to work, in the first block under
-    m_mutex."""
+    the mutex of States."""
     process, blob, me = process_of(w, s, t), w.task[t].blob, s.threads[t]
     if process.mutex not in (NOBODY, t):
         return
@@ -50,15 +50,15 @@ def claim(w: World, s: State, t: int) -> Next:
         yield "is the one who works on the blob", move(alter(s, w.process_of[t], busy=busy), t, "look", seen=seen)
 
 
-@step("library/library.cpp obtain")
+@step("library/entries.cpp obtain")
 def wait(w: World, s: State, t: int) -> Next:
-    """Sleeps in m_changed->wait until `notify`."""
+    """Sleeps in States::wait until `notify`."""
     yield from ()
 
 
-@step("library/library.cpp obtain")
+@step("library/entries.cpp obtain")
 def settle(w: World, s: State, t: int) -> Next:
-    """Tells the process's other threads the result (`settle`), under m_mutex."""
+    """Tells the process's other threads the result (`settle`), under the mutex of States."""
     process, blob, has = process_of(w, s, t), w.task[t].blob, s.threads[t].has
     if process.mutex not in (NOBODY, t):
         return
@@ -73,9 +73,9 @@ def settle(w: World, s: State, t: int) -> Next:
     yield f"settles: {has}", move(s, t, "notify")
 
 
-@step("library/library.cpp obtain")
+@step("library/entries.cpp obtain")
 def notify(w: World, s: State, t: int) -> Next:
-    """Wakes the threads of its process that wait, for whichever blob (m_changed->notify_all)."""
+    """Wakes the threads of its process that wait, for whichever blob (States::notify_all)."""
     if w.mutation != "notify forgotten":
         mine = w.process_of[t]
         s = s._replace(
@@ -87,7 +87,7 @@ def notify(w: World, s: State, t: int) -> Next:
     yield "wakes the others", move(s, t, "load" if s.threads[t].has == "entry" else leave_call(w, t))
 
 
-@step("library/library.cpp open_blob", "dlopen", asks_loader=True)
+@step("library/loader.cpp open_blob", "dlopen", asks_loader=True)
 def load(w: World, s: State, t: int) -> Next:
     """Loads the checked descriptor with dlopen, whatever the cache holds by then."""
     if not may_enter_loader(w, s, t):
@@ -112,7 +112,7 @@ def leave_loader(w: World, s: State, t: int) -> Next:
     yield "leaves dlopen", move(alter(s, w.process_of[t], loader=NOBODY), t, "done")
 
 
-@step("library/library.cpp stay_loaded", asks_loader=True)
+@step("library/activity.cpp stay_loaded", asks_loader=True)
 def ask_loader(w: World, s: State, t: int) -> Next:
     """Pins the library before the mutex is taken."""
     if w.mutation == "loader asked with the mutex":
@@ -123,24 +123,24 @@ def ask_loader(w: World, s: State, t: int) -> Next:
         yield "asks the loader", move(s, t, "record")
 
 
-@step("library/library.cpp stay_loaded", asks_loader=True)
+@step("library/activity.cpp stay_loaded", asks_loader=True)
 def ask_with_mutex(w: World, s: State, t: int) -> Next:
     """Asks the loader while every call wants the mutex, in a mutation."""
     if may_enter_loader(w, s, t):
         yield "asks the loader, frees the mutex", move(alter(s, w.process_of[t], mutex=NOBODY), t, "done")
 
 
-@step("library/library.cpp record")
+@step("library/recorder.cpp record")
 def record(w: World, s: State, t: int) -> Next:
-    """Makes slots lazy again, under m_mutex."""
+    """Makes slots lazy again, under the mutex of States."""
     if process_of(w, s, t).mutex == NOBODY:
         yield "records", move(s, t, "done")
 
 
 @step("library/library.cpp after_fork_in_child")
 def fork(w: World, s: State, t: int) -> Next:
-    """Forks, with m_mutex held by before_fork. The child has one thread and no locks, and it knows
-    what its parent knew."""
+    """Forks, with the mutex of States held by before_fork. The child has one thread and no locks,
+    and it knows what its parent knew."""
     process = process_of(w, s, t)
     if process.mutex != NOBODY:
         return

@@ -10,9 +10,9 @@ from .state import CONSTRUCT, FORK, RECORD, Faults, Task, World
 WORLDS = {
     "two processes of two threads, one kill": with_faults(SQUARE, kills=1),
     "a compile that fails, and a kill": with_faults(SQUARE, kills=1, failures=1),
-    "one slot, two blobs": World(((ONE, OTHER), (ONE, OTHER)), jobs=1),
-    "two slots, memory for one": World(((ONE,), (OTHER,), (Task(blob=2),)), jobs=2, room=1),
-    "a stopped process, one slot": with_faults(World(((ONE, OTHER), (ONE,)), jobs=1), stops=1),
+    "one permit, two blobs": World(((ONE, OTHER), (ONE, OTHER)), jobs=1),
+    "two permits, memory for one": World(((ONE,), (OTHER,), (Task(blob=2),)), jobs=2, room=1),
+    "a stopped process, one permit": with_faults(World(((ONE, OTHER), (ONE,)), jobs=1), stops=1),
     "a stopped process, memory for one": with_faults(replace(OTHERS, jobs=2, room=1), stops=1, kills=1),
     "a fork in a compile, and a kill": with_faults(World(((ONE, Task(FORK, 1)),), jobs=1), kills=1),
     "a fork in a compile beside another process": World(((ONE, Task(FORK)), (ONE,))),
@@ -22,7 +22,7 @@ WORLDS = {
     "a constructor calls, with the loader's lock": with_faults(
         World(((ONE, Task(CONSTRUCT), Task(RECORD)), (ONE,))), kills=1, failures=1
     ),
-    "a constructor calls another blob, one slot": World(((ONE, Task(CONSTRUCT, 1)), (OTHER,)), jobs=1),
+    "a constructor calls another blob, one permit": World(((ONE, Task(CONSTRUCT, 1)), (OTHER,)), jobs=1),
     "a bundle to unpack, a kill, a stop, and patience that ends": with_faults(
         replace(OTHERS, jobs=2, has_archive=True), kills=1, stops=1, hurries=1
     ),

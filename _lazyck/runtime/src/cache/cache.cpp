@@ -1,6 +1,6 @@
 // <root>/v1/<library>/<archs>-<toolchain>[-<salt>]/<blob>-<digest>.so and .log
 // <root>/.locks, <root>/.staging
-// <root>/.costs/<library> (see costs.h), <root>/.slots/<host>/ (see slots.h)
+// <root>/.costs/<library> (see costs.h), <root>/.slots/<host>/ (see permits.h)
 // Names are readable. What they leave out of a key is in the entry's trailer (see entry.cpp).
 #include "cache/cache.h"
 
@@ -176,7 +176,7 @@ ByKernel Cache::by_kernel(const std::string& library, const std::string& blob) c
     return {m_root + "/.costs/" + safe_name(library) + ".by-kernel", safe_name(blob)};
 }
 
-std::string Cache::slots_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
+std::string Cache::permits_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
 
 bool Cache::is_trusted(const std::string& path) {
     {
@@ -200,7 +200,7 @@ void Cache::make_directories_for(const EntryKey& key) {
     const Strings all = directories(key);
     const std::string locks = m_root + "/.locks", staging = m_root + "/.staging", slots = m_root + "/.slots";
     for (const std::string& path : all) make_private(path);
-    for (const std::string& path : {locks, staging, m_root + "/.costs", m_root + "/.history", slots, slots_dir()}) {
+    for (const std::string& path : {locks, staging, m_root + "/.costs", m_root + "/.history", slots, permits_dir()}) {
         make_private(path);
     }
     for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);

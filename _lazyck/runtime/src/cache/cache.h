@@ -75,8 +75,8 @@ class Cache {
     Costs costs(const EntryKey& key) const;
     // Returns the record of what compiling parts of `blob`, and of the library's other blobs, took.
     ByKernel by_kernel(const std::string& library, const std::string& blob) const;
-    // Returns the directory of this host's compile slots.
-    std::string slots_dir() const;
+    // Returns the directory of this host's job permits.
+    std::string permits_dir() const;
 
     // Returns whether the entry's directory exists. Throws CompileError if others could write to
     // any directory on the way: code from there would be loaded and run.

@@ -100,7 +100,7 @@ LAZYCK_EXPORT int lazyck_blob_count(void) {
 LAZYCK_EXPORT const char* lazyck_blob_name(int index) {
     const char* name = nullptr;
     guarded([&] {
-        if (index >= 0) name = Library::get().blob_name(static_cast<Library::BlobId>(index));
+        if (index >= 0) name = Library::get().blob_name(static_cast<lazyck::rt::BlobId>(index));
         return 0;
     });
     return name;
@@ -146,7 +146,7 @@ struct lazyck_job {
 LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers) {
     auto job = std::make_unique<lazyck_job>();
     const int status = guarded([&] {
-        job->prefetch = Library::get().prefetch_later(lazyck::rt::Strings(blobs, blobs + count), workers);
+        job->prefetch = Library::get().prefetching().begin(lazyck::rt::Strings(blobs, blobs + count), workers);
         return 0;
     });
     return status == 0 ? job.release() : nullptr;
@@ -155,7 +155,7 @@ LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t coun
 LAZYCK_EXPORT lazyck_job* lazyck_job_replay(const char* profile, unsigned workers) {
     auto job = std::make_unique<lazyck_job>();
     const int status = guarded([&] {
-        job->prefetch = Library::get().prefetch_later(std::string(profile == nullptr ? "" : profile), workers);
+        job->prefetch = Library::get().prefetching().begin(std::string(profile == nullptr ? "" : profile), workers);
         return 0;
     });
     return status == 0 ? job.release() : nullptr;

@@ -2,28 +2,22 @@
 // `lazyck prebuild`.
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/failure.h"
 #include "base/numbers.h"
-#include "bundle/arch.h"
-#include "bundle/manifest_view.h"
 #include "cache/cache.h"
 #include "cache/entry.h"
 #include "cache/packs.h"
 #include "cache/places.h"
 #include "compile/compiler_identity.h"
+#include "entrance/tool_blobs.h"
 #include "entrance/tool_make.h"
-#include "lazyck_abi.h"
+#include "entrance/tool_options.h"
 #include "platform/config.h"
-#include "platform/elf_view.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 #include "platform/parallel.h"
@@ -33,231 +27,6 @@
 namespace {
 
 using namespace lazyck::rt;
-
-constexpr char k_usage[] =
-    "usage: lazyck-rt compile|make|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST [--library "
-    "LIBRARY]\n"
-    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--again] [--] [BLOB]...\n"
-    "  compile   make sure that the cache has the blobs; with --again, whatever other caches have\n"
-    "  make      compile one blob in a cache of its own, by the library's compiler and no other, and leave "
-    "`made/entry`,\n"
-    "            `made/log` and `made/cost`: the action of a compile service. --toolchain DIR: a home for it\n"
-    "  status    one JSON line for each blob: name, arch, path, cached; key and entry: its key and its path in any "
-    "cache\n"
-    "  path      where each blob's entry is or would be, one per line\n"
-    "  kernels   one JSON line for each kernel of those blobs whose host unit is cached: blob, name, symbol\n"
-    "  packs     one JSON line for each installed pack: name, version, root; problem: why it is not used, or empty\n"
-    "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
-    "null\n"
-    "  preamble  makes the precompiled one of a blob in the cache, for compile to use\n"
-    "Without blobs: all. Several --arch make one entry for all of them together.\n"
-    "       lazyck-rt verify CACHE\n"
-    "  reads every entry; one JSON line for each, and for each directory that is refused: path, problem. Status 1 if\n"
-    "  there is a problem\n"
-    "       lazyck-rt trim CACHE [--max-size BYTES] [--older-than SECONDS] [--only FILE] [--dry-run]\n"
-    "  removes the least recently used entries; a JSON line for each removed entry, and one with the sums.\n"
-    "  FILE lists the paths of the entries, or of the directories of entries, that may go, one per line\n";
-
-struct Options {
-    std::string verb;
-    std::string from;
-    std::string library;
-    std::string archs;
-    std::string toolchain;  // for `make`: a home that came with the action
-    Strings blobs;
-    bool is_quiet = false;
-    bool is_again = false;
-    bool has_blobs = false;
-};
-
-Options parse(int argc, char** argv) {
-    Options options;
-    if (argc < 2) fail(k_usage);
-    options.verb = argv[1];
-    const Strings verbs = {"compile", "make", "status", "path", "kernels", "packs", "preambles", "preamble"};
-    if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
-    bool takes_options = true;
-    for (int i = 2; i < argc; ++i) {
-        const std::string word = argv[i];
-        if (!takes_options) {
-            options.blobs.push_back(word);
-            continue;
-        }
-        const auto value = [&]() -> std::string {
-            if (i + 1 >= argc) fail("lazyck-rt: " + word + " needs a value\n" + k_usage);
-            return argv[++i];
-        };
-        if (word == "--from" || word == "--manifest") {
-            options.from = value();
-        } else if (word == "--library") {
-            options.library = value();
-        } else if (word == "--arch") {
-            options.archs += value() + ";";
-        } else if (word == "--toolchain") {
-            options.toolchain = absolute(value());
-        } else if (word == "--blob-list") {
-            const std::string file = value();
-            if (!is_file(file)) fail("lazyck-rt: no file '" + file + "'");
-            for (std::string& name : split(read_text(file), "\n")) options.blobs.push_back(std::move(name));
-            options.has_blobs = true;
-        } else if (word == "--quiet") {
-            options.is_quiet = true;
-        } else if (word == "--again") {
-            options.is_again = true;
-        } else if (word == "--") {
-            takes_options = false;
-            options.has_blobs = true;
-        } else if (word[0] == '-') {
-            fail("lazyck-rt: unknown option " + word + "\n" + k_usage);
-        } else {
-            options.blobs.push_back(word);
-            options.has_blobs = true;
-        }
-    }
-    if (options.from.empty()) options.from = options.library;
-    if (options.from.empty()) fail(k_usage);
-    return options;
-}
-
-// Reads a manifest from a lazy library or from a file of its own.
-class Source {
- public:
-    explicit Source(const Options& options) : m_path(absolute(options.from)) {
-        // The path may be a link: users may name a library by one.
-        if (const int error = m_file.map(m_path, true)) fail_system("cannot read '" + m_path + "'", error);
-        const ElfView elf(m_file.data(), m_file.size());
-        m_is_library = elf.problem().empty();
-        const auto section = elf.section(LAZYCK_MANIFEST_SECTION);
-        if (m_is_library && !section) fail("lazyck: '" + m_path + "' is not a lazy library");
-        m_manifest = section ? ManifestView(m_file.data() + section->first, section->second, m_path)
-                             : ManifestView(m_file.data(), m_file.size(), m_path);
-        m_library = options.library.empty() ? "" : absolute(options.library);
-    }
-
-    const ManifestView& manifest() const { return m_manifest; }
-
-    Places places(const Config& config) const {
-        if (m_is_library || !m_library.empty()) {
-            const std::string& library = m_library.empty() ? m_path : m_library;
-            return {library, bundle_roots(config.root, m_manifest.root(), library)};
-        }
-        // A bundle is <directory of the library>/lazyck, and its manifest is
-        // <bundle>/<name>/manifest.
-        const std::string own_root = directory_of(directory_of(m_path));
-        Strings roots = {config.root.empty() ? own_root : config.root};
-        if (config.root.empty() && m_manifest.root()[0] == '/') roots.emplace_back(m_manifest.root());
-        std::string library;
-        for (const std::string& root : roots) {
-            if (!is_file(library)) library = library_in(directory_of(root), m_manifest);
-        }
-        return {library, roots};
-    }
-
- private:
-    std::string m_path;
-    MappedFile m_file;
-    bool m_is_library = false;
-    std::string m_library;
-    ManifestView m_manifest;
-};
-
-// Refers to a row of the manifest, or to one of the parts of a blob, and to one of its entries.
-struct Chosen {
-    std::shared_ptr<const ManifestView> manifest;
-    std::uint32_t index;
-    Strings archs = {};
-
-    BlobRow row() const { return manifest->blob(index); }
-};
-
-// Finds parts of blobs by their names. The kernels of a blob are read from its host unit.
-class PartsByName {
- public:
-    // With `makes_hosts`, a host unit that no cache has is compiled.
-    PartsByName(Store& store, Strings archs, bool makes_hosts)
-        : m_store(store), m_archs(std::move(archs)), m_makes_hosts(makes_hosts) {}
-
-    // Returns the part of blob `index` called `name`, or nothing if it has none of that name. If
-    // the host unit is not cached, the result is an unknown kernel, which is in no cache.
-    std::optional<Chosen> find(const ManifestView& manifest, std::uint32_t index, const std::string& name) {
-        auto& parts = m_parts[index];
-        if (!parts) parts = parts_of(manifest, index);
-        for (std::uint32_t i = 0; i < parts->blob_count(); ++i) {
-            if (parts->blob(i).name == name) return Chosen{parts, i};
-        }
-        if (parts->blob_count() > ManifestView::k_first_kernel || m_makes_hosts) return std::nullopt;
-        return Chosen{std::make_shared<ManifestView>(manifest.unknown_kernel(index, name)), 0};
-    }
-
-    // Returns JSON lines for the kernels of a blob, or no lines if its host unit is not cached.
-    std::string kernels_of(const ManifestView& manifest, std::uint32_t index) {
-        std::string lines;
-        const std::shared_ptr<const ManifestView> parts = parts_of(manifest, index);
-        for (std::uint32_t i = ManifestView::k_first_kernel; i < parts->blob_count(); ++i) {
-            const BlobRow kernel = parts->blob(i);
-            lines += "{\"blob\": " + json_string(manifest.blob(index).name) +
-                     ", \"name\": " + json_string(kernel.name) +
-                     ", \"symbol\": " + json_string(parts->symbols_of(kernel).front()) + "}\n";
-        }
-        return lines;
-    }
-
- private:
-    std::shared_ptr<const ManifestView> parts_of(const ManifestView& manifest, std::uint32_t index) {
-        const ManifestView plain = manifest.parts(index, {});
-        const Strings archs = archs_for(plain, plain.blob(ManifestView::k_host_unit).recipe, m_archs, false);
-        std::optional<Entry> host = m_makes_hosts ? m_store.obtain(plain, ManifestView::k_host_unit, archs)
-                                                  : m_store.find(plain, ManifestView::k_host_unit, archs);
-        const std::string text = host ? read_text(host->path) : "";
-        constexpr char k_begin[] = LAZYCK_KERNELS_VERSION "\n";
-        const std::size_t at = text.find(k_begin);
-        const std::string table = at == std::string::npos ? "" : text.c_str() + at;
-        return std::make_shared<ManifestView>(manifest.parts(index, lines_of_table(table)));
-    }
-
-    Store& m_store;
-    const Strings m_archs;
-    const bool m_makes_hosts;
-    std::unordered_map<std::uint32_t, std::shared_ptr<const ManifestView>> m_parts;
-};
-
-std::vector<Chosen> choose_rows(const ManifestView& manifest, const Options& options, PartsByName& parts) {
-    const auto own = std::make_shared<const ManifestView>(manifest);
-    std::vector<Chosen> chosen;
-    std::unordered_map<std::string, std::uint32_t> by_name;
-    for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) {
-        if (options.has_blobs) {
-            by_name.emplace(manifest.blob(i).name, i);
-        } else {
-            chosen.push_back({own, i});
-        }
-    }
-    for (const std::string& name : options.blobs) {
-        const auto found = by_name.find(name);
-        if (found != by_name.end()) {
-            chosen.push_back({own, found->second});
-            continue;
-        }
-        const std::size_t dot = name.rfind('.');
-        const auto blob = dot == std::string::npos ? by_name.end() : by_name.find(name.substr(0, dot));
-        std::optional<Chosen> part;
-        if (blob != by_name.end() && manifest.has_parts(blob->second)) part = parts.find(manifest, blob->second, name);
-        if (!part) fail("lazyck: '" + options.from + "' has no blob '" + visible(name) + "'");
-        chosen.push_back(std::move(*part));
-    }
-    return chosen;
-}
-
-// Returns the entries of the chosen rows for the archs `asked`.
-std::vector<Chosen> choose(const ManifestView& manifest, const Options& options, const Strings& asked,
-                           PartsByName& parts) {
-    std::vector<Chosen> chosen;
-    for (const Chosen& each : choose_rows(manifest, options, parts)) {
-        for (Strings& archs : archs_of_entries(each.row(), archs_for(*each.manifest, each.row().recipe, asked, false)))
-            chosen.push_back({each.manifest, each.index, std::move(archs)});
-    }
-    return chosen;
-}
 
 int list_packs(const std::string& library, const ManifestView& manifest) {
     std::string lines;
@@ -297,9 +66,9 @@ int make(const ActionCache& cache, Store& store, const Places& places, const Con
     return status;
 }
 
-int run(const Options& options) {
+int run(const ToolOptions& options) {
     if (options.is_quiet) silence();
-    const Source source(options);
+    const ToolSource source(options);
     if (!options.toolchain.empty()) offer_toolchain(source.manifest(), options.toolchain);
     Config config = read_config();
     config.compile_service.clear();  // `prebuild build --executor` asks one
@@ -314,7 +83,7 @@ int run(const Options& options) {
     const std::vector<Chosen> blobs = choose(manifest, options, asked, parts);
     if (options.verb == "preamble") {
         if (blobs.size() != 1) fail(k_usage);
-        const std::string problem = store.make_preamble(*blobs[0].manifest, blobs[0].index, blobs[0].archs);
+        const std::string problem = store.preambles().make(*blobs[0].manifest, blobs[0].index, blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
@@ -332,7 +101,7 @@ int run(const Options& options) {
         const Strings& archs = blob.archs;
         const std::string name = json_string(blob.row().name);
         if (options.verb == "preambles") {
-            const std::string preamble = store.preamble_key(*blob.manifest, blob.index, archs);
+            const std::string preamble = store.preambles().key_of(*blob.manifest, blob.index, archs);
             out +=
                 "{\"name\": " + name + ", \"preamble\": " + (preamble.empty() ? "null" : json_string(preamble)) + "}\n";
             continue;
@@ -407,7 +176,7 @@ int main(int argc, char** argv) {
         const Strings words(argv + std::min(argc, 2), argv + argc);
         if (verb == "verify" && words.size() == 1) return run_verify(cache_root(absolute(words[0]), "verify "));
         if (verb == "trim") return run_trim(words);
-        return run(parse(argc, argv));
+        return run(parse_options(argc, argv));
     } catch (const std::exception& e) {
         write_all(2, std::string(e.what()) + "\n");
         return 1;

@@ -1,4 +1,4 @@
-#include "store/slots.h"
+#include "store/permits.h"
 
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds k_first_pause{5};
-constexpr milliseconds k_longest_slot_pause{200};
+constexpr milliseconds k_longest_permit_pause{200};
 constexpr double k_most_moments = 10;  // seconds
 constexpr long k_unknown = -1;
 
@@ -63,20 +63,20 @@ long free_memory_kib() {
     return std::min(machine, group);
 }
 
-CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
+HostPermit::HostPermit(PermitRequest request) : m_request(std::move(request)) {
     WaitNotice notice;
     milliseconds pause = k_first_pause;
     while (true) {
         Wanting wanting;
         {
             FileLock admission(m_request.directory + "/admission");
-            // Without locks each process decides alone, and has no slot that others could see.
+            // Without locks each process decides alone, and has no permit that others could see.
             wanting = try_once(admit(admission, notice));
         }
         if (wanting == Wanting::nothing) return;
         if (notice.is_due()) {
             const std::string others = std::to_string(m_busy) + (m_busy == 1 ? " compile runs" : " compiles run");
-            const std::string wanted = wanting == Wanting::slot
+            const std::string wanted = wanting == Wanting::permit
                                            ? "a compile slot: " + others
                                            : size_text(1024.0 * static_cast<double>(m_request.needed_kib)) +
                                                  " of memory: " + others + " on this host";
@@ -85,7 +85,7 @@ CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
                 {"wait", m_request.subject, waited});
         }
         std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, k_longest_slot_pause);
+        pause = std::min(2 * pause, k_longest_permit_pause);
     }
 }
 
@@ -93,7 +93,7 @@ CompileSlot::CompileSlot(SlotRequest request) : m_request(std::move(request)) {
 // that takes longer has been stopped, and this one goes on without the lock. Two processes may then
 // decide at a time, and count on memory that only one can have. Returns false if the file system
 // has no locks.
-bool CompileSlot::admit(FileLock& admission, WaitNotice& notice) {
+bool HostPermit::admit(FileLock& admission, WaitNotice& notice) {
     const Clock::time_point start = Clock::now();
     const double patience = std::min(k_most_moments, m_request.patience);
     while (admission.state() == FileLock::State::busy) {
@@ -115,10 +115,10 @@ bool CompileSlot::admit(FileLock& admission, WaitNotice& notice) {
     return admission.state() != FileLock::State::unusable;
 }
 
-// Returns whether the holder of a slot has had it for too long. The text of its file changes with
+// Returns whether the holder of a permit has had it for too long. The text of its file changes with
 // every compile.
-bool CompileSlot::is_passed_over(unsigned slot, const std::string& path, const std::string& text) {
-    Holder& holder = m_holders[slot];
+bool HostPermit::is_passed_over(unsigned permit, const std::string& path, const std::string& text) {
+    Holder& holder = m_holders[permit];
     if (holder.text != text) holder = {text, Clock::now()};
     const std::chrono::duration<double> held = Clock::now() - holder.since;
     if (held.count() < std::min(k_most_moments, m_request.patience)) return false;
@@ -133,18 +133,18 @@ bool CompileSlot::is_passed_over(unsigned slot, const std::string& path, const s
     return true;
 }
 
-// Checks all slots, and takes the first free one if there is memory for one more compile.
-CompileSlot::Wanting CompileSlot::try_once(bool has_locks) {
+// Checks all permits, and takes the first free one if there is memory for one more compile.
+HostPermit::Wanting HostPermit::try_once(bool has_locks) {
     if (!has_locks) return Wanting::nothing;
     std::unique_ptr<FileLock> mine;
     long promised = 0;  // to running compilers that do not use it yet
     m_busy = 0;
-    // Each slot that is passed over is replaced by one more.
+    // Each permit that is passed over is replaced by one more.
     for (unsigned i = 0, count = m_request.jobs; i < count; ++i) {
         const std::string path = m_request.directory + "/slot-" + std::to_string(i);
-        auto slot = std::make_unique<FileLock>(path);
-        if (slot->state() == FileLock::State::held) {
-            if (!mine) mine = std::move(slot);
+        auto permit = std::make_unique<FileLock>(path);
+        if (permit->state() == FileLock::State::held) {
+            if (!mine) mine = std::move(permit);
             continue;
         }
         const std::string text = read_text(path);
@@ -158,7 +158,7 @@ CompileSlot::Wanting CompileSlot::try_once(bool has_locks) {
         if (!reserved || !compiler) continue;
         promised += std::max(0L, *reserved - (*compiler > 0 ? tree_rss_kib(static_cast<pid_t>(*compiler)) : 0));
     }
-    if (!mine) return Wanting::slot;
+    if (!mine) return Wanting::permit;
     const long room = free_memory_kib(), needed = m_request.needed_kib;
     if (m_busy > 0 && needed > 0 && room >= 0 && room - promised < needed) return Wanting::memory;
     mine->write(std::to_string(needed) + " 0\n");
@@ -166,7 +166,7 @@ CompileSlot::Wanting CompileSlot::try_once(bool has_locks) {
     return Wanting::nothing;
 }
 
-void CompileSlot::started(pid_t compiler) {
+void HostPermit::started(pid_t compiler) {
     if (!m_lock) return;
     m_lock->write(std::to_string(m_request.needed_kib) + " " + std::to_string(compiler) + "\n");
 }

@@ -1,0 +1,111 @@
+#include "library/blobs.h"
+
+#include <map>
+#include <utility>
+
+#include "base/failure.h"
+#include "base/machine.h"
+#include "bundle/arch.h"
+#include "lazyck_abi.h"
+#include "library/stubs.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+ManifestView embedded_manifest() {
+    const auto size = static_cast<std::size_t>(lazyck_manifest_end - lazyck_manifest);
+    return size == 0 ? ManifestView() : ManifestView(lazyck_manifest, size, "embedded manifest");
+}
+
+}  // namespace
+
+Blobs::Blobs(const Config& config, std::string path)
+    : m_path(std::move(path)), m_archs(config.archs), m_embedded(embedded_manifest()) {
+    if (!config.manifest.empty()) {
+        if (const int error = m_fallback_file.map(config.manifest, true)) {
+            fail_system(LAZYCK_ENV_MANIFEST "=" + config.manifest, error);
+        }
+        m_fallback =
+            ManifestView(m_fallback_file.data(), m_fallback_file.size(), LAZYCK_ENV_MANIFEST "=" + config.manifest);
+    }
+    for (const ManifestView* manifest : {&m_embedded, &m_fallback}) {
+        if (manifest->blob_count() == 0 || manifest->machine() == own_machine()) continue;
+        fail("lazyck: " + m_path + ": its manifest is for " + machine_name(manifest->machine()) +
+             ", but this process runs on " + machine_name(own_machine()));
+    }
+    if (m_embedded.symbol_count() != lazyck_slot_count && m_fallback.symbol_count() != lazyck_slot_count) {
+        fail("lazyck: " + m_path + ": neither its manifest nor " LAZYCK_ENV_MANIFEST " describes its " +
+             std::to_string(lazyck_slot_count) + " slots");
+    }
+}
+
+ManifestRow Blobs::row(BlobId blob) const {
+    const auto own = static_cast<std::uint32_t>(blob), part = static_cast<std::uint32_t>(blob >> 32);
+    const std::uint32_t embedded = m_embedded.blob_count();
+    const ManifestRow at = own < embedded ? ManifestRow{m_embedded, own} : ManifestRow{m_fallback, own - embedded};
+    if (part == 0) return at;
+    const auto make = [&] { return at.manifest.parts(at.index, {}); };
+    Parts& all = parts(own);
+    // Whoever has the number of a part with device code has made all rows already.
+    return {part - 1 == ManifestView::k_host_unit ? all.plain.get(make) : all.full.get(make), part - 1};
+}
+
+Blobs::Parts& Blobs::parts(BlobId blob) const {
+    return m_parts.get([&] {
+        return std::make_unique<Parts[]>(m_embedded.blob_count() + m_fallback.blob_count());
+    })[static_cast<std::uint32_t>(blob)];
+}
+
+BlobId Blobs::of_slot(std::uint32_t slot) const {
+    if (m_embedded.symbol_count() == lazyck_slot_count) return m_embedded.symbol_blob(slot);
+    return m_embedded.blob_count() + m_fallback.symbol_blob(slot);
+}
+
+std::uint32_t Blobs::first() const {
+    return m_embedded.symbol_count() == lazyck_slot_count ? 0 : m_embedded.blob_count();
+}
+
+std::uint32_t Blobs::count() const { return first() == 0 ? m_embedded.blob_count() : m_fallback.blob_count(); }
+
+const char* Blobs::name(BlobId index) const {
+    if (index >= count()) return nullptr;
+    const ManifestRow at = row(first() + index);
+    return at.manifest.blob(at.index).name;
+}
+
+std::unordered_map<std::string, BlobId> Blobs::ids_by_name() const {
+    std::unordered_map<std::string, BlobId> ids;
+    for (BlobId i = 0; i < count(); ++i) ids.emplace(name(i), first() + i);
+    return ids;
+}
+
+const ManifestView& Blobs::parts_by(BlobId blob, const char* table) const {
+    const ManifestRow at = row(blob);
+    return parts(blob).full.get([&] { return at.manifest.parts(at.index, lines_of_table(table)); });
+}
+
+Strings Blobs::archs_here(BlobId blob) const {
+    const ManifestRow at = row(blob);
+    return archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_archs, true);
+}
+
+std::vector<Wanted> Blobs::wanted_here(const std::vector<BlobId>& blobs) const {
+    std::vector<Wanted> all;
+    std::map<std::pair<const ManifestView*, std::uint32_t>, std::shared_ptr<const Strings>> known;  // by recipe
+    for (const BlobId blob : blobs) {
+        const ManifestRow at = row(blob);
+        const auto place = known.try_emplace({&at.manifest, at.manifest.blob(at.index).recipe});
+        if (place.second) {
+            try {
+                place.first->second = std::make_shared<const Strings>(archs_here(blob));
+            } catch (const CompileError&) {
+                // No arch can be determined, as whoever makes the blob ready will find out, too.
+            }
+        }
+        all.push_back({blob, place.first->second, false, "", ""});
+    }
+    return all;
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,89 @@
+// The blobs of the lazy library that this runtime is linked into, as its manifests describe them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/lasting.h"
+#include "bundle/manifest_view.h"
+#include "platform/config.h"
+#include "platform/files.h"
+
+namespace lazyck::rt {
+
+// A blob in the embedded manifest or, after those, in the one that LAZYCK_MANIFEST names. The upper
+// half is 0, or for a part of the blob the part's number plus one.
+using BlobId = std::uint64_t;
+
+// The row of a manifest that describes a blob.
+struct ManifestRow {
+    const ManifestView& manifest;
+    std::uint32_t index;
+};
+
+// A call of a lazy function, and the address that it comes from, or null if that is not known.
+struct Call {
+    std::uint32_t slot = 0;
+    const void* from = nullptr;
+};
+
+// A blob, and what it is compiled for (null: the device of the thread that makes it ready). A blob
+// that is called may go by kernel. A blob that is prepared beforehand is compiled as a whole,
+// unless `part` names a kernel.
+struct Wanted {
+    BlobId blob = 0;
+    std::shared_ptr<const Strings> archs;
+    bool is_called = false;
+    std::string part, line;  // the kernel, and its line in a table if known
+    Call call = {};
+};
+
+class Blobs {
+ public:
+    // Reads the manifests of the library at `path`. Throws CompileError.
+    Blobs(const Config& config, std::string path);
+
+    const std::string& path() const { return m_path; }
+    // Returns the directory of the bundle, as the library names it.
+    const char* root() const { return m_embedded.root(); }
+    // Returns the manifest that describes the slots.
+    const ManifestView& manifest() const { return row(first()).manifest; }
+
+    ManifestRow row(BlobId blob) const;
+    BlobId of_slot(std::uint32_t slot) const;
+    // The blobs of `manifest` are those from `first` on.
+    std::uint32_t first() const;
+    std::uint32_t count() const;
+    // Returns the name of the blob number `index` of those, or nullptr if there is none.
+    const char* name(BlobId index) const;
+    std::unordered_map<std::string, BlobId> ids_by_name() const;
+
+    static BlobId part_of(BlobId blob, std::uint32_t part) { return blob | (BlobId{part} + 1) << 32; }
+    // Returns all parts of a blob, with the kernels of the table of its host unit.
+    const ManifestView& parts_by(BlobId blob, const char* table) const;
+
+    // Returns what a blob is compiled for if this thread calls it. Throws CompileError.
+    Strings archs_here(BlobId blob) const;
+    // Returns what other threads shall make ready, for the device that this thread uses. Each
+    // thread chooses a device for itself, and lazyck's own threads choose none.
+    std::vector<Wanted> wanted_here(const std::vector<BlobId>& blobs) const;
+
+ private:
+    // The parts of a blob: those that the manifest alone tells, and all of them.
+    struct Parts {
+        Lasting<ManifestView> plain, full;
+    };
+    Parts& parts(BlobId blob) const;
+
+    const std::string m_path;
+    const Strings m_archs;  // LAZYCK_ARCHS
+    ManifestView m_embedded;
+    MappedFile m_fallback_file;
+    ManifestView m_fallback;
+    mutable Lasting<std::unique_ptr<Parts[]>> m_parts;
+};
+
+}  // namespace lazyck::rt

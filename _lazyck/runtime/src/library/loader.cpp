@@ -1,0 +1,203 @@
+#include "library/loader.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/auxv.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "base/failure.h"
+#include "base/load_error.h"
+#include "bundle/units.h"
+#include "lazyck.h"
+#include "library/device_images.h"
+#include "library/kernels.h"
+#include "library/slots.h"
+#include "library/stubs.h"
+#include "platform/messages.h"
+#include "platform/unwinder.h"
+
+// api.cpp defines this one.
+extern "C" __attribute__((visibility("hidden"))) int lazyck_own_get_stats(lazyck_stats*);
+
+namespace lazyck::rt {
+
+namespace {
+
+// Returns where the loader put the file. Another thread may have loaded it. The loader's lock,
+// which the thread sanitizer does not see, orders this read.
+__attribute__((noinline, no_sanitize("thread"))) std::uintptr_t load_base(void* handle) {
+    const link_map* map = nullptr;
+    return dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 ? map->l_addr : 0;
+}
+
+// Returns whether the object that is loaded at `base` has a symbol where the checked file has
+// `symbol`.
+bool has_symbol_at(std::uintptr_t base, const DynamicSymbol& symbol) {
+    Dl_info info;
+    void* row = nullptr;
+    if (dladdr1(reinterpret_cast<void*>(base + symbol.value), &info, &row, RTLD_DL_SYMENT) == 0) return false;
+    return row != nullptr && static_cast<const ElfW(Sym)*>(row)->st_value == symbol.value;
+}
+
+// Returns the function that a symbol of a loaded blob stands for. The resolver of an IFUNC is
+// called as the loader calls it.
+void* function_at(std::uintptr_t base, const DynamicSymbol& symbol) {
+    void* const code = reinterpret_cast<void*>(base + symbol.value);
+    if (!symbol.is_ifunc) return code;
+#if defined(__aarch64__)
+    const unsigned long capabilities[] = {3 * sizeof(unsigned long), getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
+    constexpr unsigned long has_argument = 1UL << 62;
+    return reinterpret_cast<void* (*)(unsigned long, const unsigned long*)>(code)(capabilities[1] | has_argument,
+                                                                                  capabilities);
+#else
+    return reinterpret_cast<void* (*)()>(code)();
+#endif
+}
+
+// Throws CompileError if the blob would call back into another library. Blobs name this library by
+// its soname, so their calls would reach another library of that soname that was loaded before.
+// Every lazy library has lazyck_get_stats, unless a version script hides it.
+void check_calls_back(void* blob, const ManifestView& manifest, const std::string& own, const char* name) {
+    void* const found = dlsym(blob, "lazyck_get_stats");
+    Dl_info there, here;
+    // This is the usual case. It avoids dladdr, which goes through the library's symbols one by
+    // one.
+    if (found == nullptr || found == reinterpret_cast<void*>(&lazyck_own_get_stats)) return;
+    if (dladdr(found, &there) == 0) return;
+    if (dladdr(static_cast<const void*>(lazyck_manifest), &here) == 0 || there.dli_fbase == here.dli_fbase) return;
+    fail("lazyck: blob '" + visible(name) + "' of '" + own + "' would call back into '" + there.dli_fname +
+             "', which was loaded before and has the same soname, '" + manifest.soname() +
+             "'; link one of them with another soname (-Wl,-soname,NAME)",
+         {name, "", ""});
+}
+
+}  // namespace
+
+// Loads the file of a blob. A blob that has header state is loaded behind the library and behind
+// other blobs with such state. All of them then use the state of the first one in the list, as when
+// a linker takes the first of several definitions.
+//
+// The blob is put into the list before it is loaded, since no lock is held while the loader works.
+// If another thread loads a blob behind it meanwhile, the loader loads both, and this call then
+// finds the blob loaded.
+void* Loader::open_blob(const ManifestView& manifest, const BlobRow& blob, const Entry& entry, std::string& reason) {
+    std::string listed;
+    const auto before = [&](const std::string& name) {
+        if (!entry.has_header_state) return Strings();
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        auto place = std::find(m_state_holders.begin(), m_state_holders.end(), name);
+        if (place == m_state_holders.end()) {
+            place = m_state_holders.insert(place, name);
+            listed = name;
+        }
+        Strings names(m_state_holders.begin(), place);
+        const bool is_program = manifest.soname()[0] == '\0';
+        if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
+        return names;
+    };
+    CheckedFile::NamedCopy named_copy;
+    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == "rocm")
+        named_copy = [this](int fd) { return m_store.named_copies().make(fd); };
+    void* const handle = entry.file->load(m_states.mutex(), before, named_copy, reason);
+    if (handle == nullptr && !listed.empty()) {
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        m_state_holders.erase(std::remove(m_state_holders.begin(), m_state_holders.end(), listed),
+                              m_state_holders.end());
+    }
+    return handle;
+}
+
+// Loads the file of an entry, and returns the addresses of its functions. `archs` is for messages.
+std::vector<void*> Loader::functions_of(BlobId blob, const Entry& entry, const std::string& archs) {
+    const ManifestRow at = m_blobs.row(blob);
+    const BlobRow description = at.manifest.blob(at.index);
+    const double start = now_seconds();
+    std::string reason;
+    void* const handle = open_blob(at.manifest, description, entry, reason);
+    if (handle == nullptr) {
+        const Subject subject = subject_of(at.manifest, description, archs);
+        say(Level::error, "could not load " + subject.words, {"load", subject, now_seconds() - start, "failed"});
+        fail("lazyck: cannot load blob '" + visible(description.name) +
+                 "': " + explain_load_error(reason, m_blobs.path()),
+             {description.name, "", ""});
+    }
+    introduce_unwinders(handle);
+    check_calls_back(handle, at.manifest, m_blobs.path(), description.name);
+    const std::uintptr_t base = load_base(handle);
+    if (!entry.functions.empty() && !has_symbol_at(base, entry.functions[0])) {
+        fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +
+                 at.manifest.symbols_of(description).at(0) +
+                 "' where its file says; is a file of an older version still loaded?",
+             {description.name, "", ""});
+    }
+    // The entry's own table is used, because dlsym would find this library's stub of that name,
+    // which comes before the blob.
+    std::vector<void*> functions;
+    for (const DynamicSymbol& symbol : entry.functions) functions.push_back(function_at(base, symbol));
+    return functions;
+}
+
+void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
+    const ManifestRow at = m_blobs.row(blob);
+    const BlobRow description = at.manifest.blob(at.index);
+    Event event;
+    event.kind = "load";
+    event.library = at.manifest.library();
+    event.blob = description.name;
+    event.arch = archs;
+    event.what = entry.origin;
+    event.size = entry.file->size();
+    event.start = now_seconds();
+    std::vector<void*> functions;
+    try {
+        functions = functions_of(blob, entry, archs);
+        if (!entry.others.empty()) {
+            std::vector<const void*> images = {functions.at(0)};
+            for (const Entry& other : entry.others) {
+                event.size += other.file->size();
+                images.push_back(functions_of(blob, other, archs).at(0));
+            }
+            const auto mark = std::find_if(images.begin(), images.end(), is_whole_mark);
+            const void* const image = mark == images.end() ? join_images(images) : *mark;
+            functions.assign(functions.size(), const_cast<void*>(image));
+        }
+    } catch (...) {
+        forget(blob, entry);
+        throw;
+    }
+    bool is_first = false;
+    {
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        BlobState& state = m_states.of(blob);
+        is_first = !state.is_loaded;
+        if (is_first) {
+            state.functions = functions;
+            state.archs = archs;
+            state.lazy = read_slots(at);
+            state.is_loaded = true;
+        }
+        // During a record, the first call of each blob must pass through here.
+        if (!m_recorder.is_recording()) store_slots(at, state.functions);
+    }
+    if (!is_first) return;
+    m_store.events().prepare();
+    event.seconds = now_seconds() - event.start;
+    const Subject subject = subject_of(at.manifest, description, archs);
+    if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
+    m_store.events().tell(event, m_store.history(at.manifest));
+}
+
+// Drops the entry of a blob, so that the next call looks again. By then, another file may be in the
+// place of the one that could not be loaded.
+void Loader::forget(BlobId blob, const Entry& entry) {
+    const std::lock_guard<std::mutex> guard(m_states.mutex());
+    BlobState& state = m_states.of(blob);
+    if (state.entry.get() == &entry) state.entry.reset();
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,176 @@
+#include "library/readiness.h"
+
+#include <string>
+#include <utility>
+
+#include "base/failure.h"
+#include "bundle/units.h"
+#include "lazyck_abi.h"
+#include "library/activity.h"
+#include "platform/capture.h"
+#include "platform/messages.h"
+#include "platform/process.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+// A called blob's need for a job permit. While it exists, other blobs may wait until this one has
+// got a permit.
+class PermitNeed {
+ public:
+    PermitNeed(JobPermits& permits, std::string blob) : m_permits(permits), m_blob(std::move(blob)) {}
+    PermitNeed(const PermitNeed&) = delete;
+    PermitNeed& operator=(const PermitNeed&) = delete;
+    ~PermitNeed() { m_permits.needs_none(m_blob); }
+
+ private:
+    JobPermits& m_permits;
+    const std::string m_blob;
+};
+
+// Throws CompileError if a graph is being recorded. A first call would spoil it, and the program
+// would be told so much later.
+void check_no_capture(const ManifestView& manifest, const BlobRow& blob, const std::string& own) {
+    const std::string runtime = capturing_runtime(manifest.recipe_toolchain(blob.recipe));
+    if (runtime.empty()) return;
+    fail("lazyck: blob '" + visible(blob.name) + "' is called for the first time while a " + runtime +
+             " stream is being captured, when it can be neither compiled nor loaded; call it once before the capture, "
+             "or "
+             "lazyck_prefetch(\"" +
+             blob.name + "\")\n  to compile it ahead of time: " +
+             shell_join({"lazyck", "prebuild", "build", "--manifest", own, blob.name}),
+         {blob.name, "", ""});
+}
+
+}  // namespace
+
+Readiness::Readiness(const Blobs& blobs, States& states, Store& store, HostUnits& host_units, Entries& entries,
+                     Loader& loader, Siblings& siblings)
+    : m_blobs(blobs),
+      m_states(states),
+      m_store(store),
+      m_host_units(host_units),
+      m_entries(entries),
+      m_loader(loader),
+      m_siblings(siblings) {}
+
+void Readiness::make_ready(const Wanted& wanted) {
+    if (!wanted.part.empty()) {
+        make_part_ready(wanted);
+        return;
+    }
+    if (m_states.is_loaded(wanted.blob)) {
+        // The host unit is loaded, and all of the blob is wanted, so the code that it may launch is
+        // made ready, too.
+        if (const HostUnit* const unit = wanted.is_called ? nullptr : loaded_host_unit(wanted.blob))
+            make_ready({unit->whole, wanted.archs, true, "", ""});
+        return;
+    }
+    const ManifestRow at = m_blobs.row(wanted.blob);
+    check_no_capture(at.manifest, at.manifest.blob(at.index), m_blobs.path());
+    const Strings archs = wanted.archs ? *wanted.archs : m_blobs.archs_here(wanted.blob);
+    const PermitNeed need(m_store.permits(), wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
+    std::shared_ptr<const Entry> entry = m_entries.find(wanted.blob, archs, wanted.is_called);
+    if (!entry) {
+        m_siblings.begin(wanted.call, [this](const Wanted& sibling) { make_ready(sibling); });
+        entry = m_entries.obtain(wanted.blob, archs, wanted.is_called);
+    }
+    m_loader.load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
+}
+
+void Readiness::make_ready_for_call(const Wanted& wanted) {
+    const Activity activity(m_states);
+    const auto is_obtained = [&] {
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        return m_states.of(wanted.blob).entry != nullptr;
+    };
+    const bool may_be_late = m_store.jit().is_watching() && !is_obtained();
+    const double begin = now_seconds();
+    make_ready(wanted);
+    if (may_be_late) report_late(wanted.blob, now_seconds() - begin);
+}
+
+// Warns that a call waited for a blob's compile, unless the entry came from a cache. Each blob is
+// reported once.
+void Readiness::report_late(BlobId blob, double seconds) {
+    const ManifestRow at = m_blobs.row(blob);
+    std::string archs;
+    {
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        BlobState& state = m_states.of(blob);
+        if (!state.entry || state.entry->origin != "compiled" || std::exchange(state.is_reported, true)) return;
+        archs = state.archs;
+    }
+    const Subject subject = subject_of(at.manifest, at.manifest.blob(at.index), archs);
+    say(Level::warn,
+        "a call waited " + seconds_text(seconds) + " for the compile of " + subject.words +
+            " after warm-up was over (" LAZYCK_ENV_JIT "=warn); add it to the warm-up",
+        {"late", subject, seconds, "compiled"});
+}
+
+bool Readiness::is_at_hand(const Wanted& wanted) {
+    if (!wanted.part.empty()) return false;
+    {
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        const BlobState& state = m_states.of(wanted.blob);
+        if (state.entry && (wanted.is_called || !state.entry->is_host_unit)) return true;
+        if (state.is_busy) return false;
+    }
+    return m_entries.is_cached(wanted.blob, wanted.archs ? *wanted.archs : m_blobs.archs_here(wanted.blob),
+                               wanted.is_called);
+}
+
+// Returns the host unit of a loaded blob, or null if all of the blob is loaded, or if it has no
+// device code.
+const HostUnit* Readiness::loaded_host_unit(BlobId blob) {
+    {
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        const BlobState& state = m_states.of(blob);
+        if (!state.entry || !state.entry->is_host_unit) return nullptr;
+    }
+    const ManifestRow at = m_blobs.row(blob);
+    const char* const table = table_of(at.manifest.blob(at.index).name);
+    return table[0] == '\0' ? nullptr : &m_host_units.of_blob(blob, table);
+}
+
+void Readiness::load_parts(BlobId blob) {
+    std::vector<Wanted> waiting;
+    {
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        const auto found = m_parts_to_load.find(blob);
+        if (found == m_parts_to_load.end()) return;
+        waiting = std::move(found->second);
+        m_parts_to_load.erase(found);
+    }
+    for (const Wanted& each : waiting) make_part_ready(each);
+}
+
+// Makes a kernel that a profile names ready. The blob's host unit tells which kernels there are. A
+// kernel that it does not have does not belong to this build, and is ignored.
+void Readiness::make_part_ready(const Wanted& wanted) {
+    const ManifestRow at = m_blobs.row(wanted.blob);
+    // The kernel is compiled at the same time as its host unit, which another thread makes. That
+    // thread then loads the kernel.
+    if (!wanted.line.empty() && !m_states.is_loaded(wanted.blob)) {
+        const ManifestView kernel = at.manifest.kernel(at.index, wanted.line);
+        if (m_store.goes_by_kernel(at.manifest, at.index)) {
+            const Strings archs = wanted.archs ? *wanted.archs : m_blobs.archs_here(wanted.blob);
+            for (const Strings& each : archs_of_entries(kernel.blob(0), archs)) m_store.obtain(kernel, 0, each);
+        }
+        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        if (!m_states.of(wanted.blob).is_loaded) {
+            m_parts_to_load[wanted.blob].push_back(wanted);
+            return;
+        }
+    }
+    make_ready({wanted.blob, wanted.archs, true, "", ""});
+    const HostUnit* const unit = loaded_host_unit(wanted.blob);
+    if (unit == nullptr) return;
+    for (const auto& kernel : unit->kernels) {
+        const ManifestRow part = m_blobs.row(kernel.second);
+        if (part.manifest.blob(part.index).name == wanted.part) make_ready({kernel.second, wanted.archs, true, "", ""});
+    }
+}
+
+}  // namespace lazyck::rt

@@ -1,0 +1,48 @@
+// Finds the sources of blobs in the library's bundle, and checks that they are fit to be compiled.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bundle/contents.h"
+#include "bundle/manifest_view.h"
+#include "cache/archive.h"
+#include "cache/cache.h"
+
+namespace lazyck::rt {
+
+// Tells where a lazy library and its bundle are.
+struct Places {
+    std::string library;
+    Strings roots;  // where the bundle may be
+};
+
+// The source of a blob, and the root of the bundle.
+struct SourceFile {
+    std::string root, path;
+    bool is_in_bundle;
+};
+
+class Sources {
+ public:
+    explicit Sources(const Places& places) : m_places(places) {}
+
+    // Returns where the blob's source is. The sources of an archived bundle are unpacked into
+    // `cache`. Throws CompileError.
+    SourceFile find(const ManifestView& manifest, const BlobRow& blob, Cache& cache);
+    // Throws CompileError unless the source is fit to be compiled.
+    void check(const SourceFile& source, const ManifestView& manifest, const BlobRow& blob);
+    // Returns what the compiler read that changed since the build, or an empty string.
+    std::string find_change(const SourceFile& source, const ManifestView& manifest, const BlobRow& blob);
+
+    // Leaks what is known of the bundle: its locks may be held by threads that the child does not
+    // have.
+    void after_fork_in_child();
+
+ private:
+    const Places& m_places;
+    std::unique_ptr<Contents> m_contents = std::make_unique<Contents>();
+    std::unique_ptr<Archives> m_archives = std::make_unique<Archives>();
+};
+
+}  // namespace lazyck::rt
