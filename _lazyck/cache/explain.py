@@ -20,7 +20,6 @@ from _lazyck.quantities import show_seconds
 from _lazyck.visible import visible
 
 _SALT = re.compile(r"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{12})")
-_MACHINES = {62: "x86_64", 183: "aarch64"}  # by e_machine
 _HEAD_SIZE = 20  # bytes of an ELF file, up to its e_machine
 _LONGEST_COMMAND = 16 << 20
 _IN_BUNDLE = f"(?:/|{abi.BUNDLE_LINK})"
@@ -96,7 +95,7 @@ def problem_of(path: Path, machine: str) -> str:
         return f"it cannot be read: {e.strerror}"
     if found is None or len(head) < _HEAD_SIZE:
         return "it is cut short, or was not written by lazyck"
-    is_for = _MACHINES.get(int.from_bytes(head[18:20], "little"), "another machine")
+    is_for = abi.machine_name(int.from_bytes(head[18:20], "little"))
     if machine and is_for != machine:
         return f"it is for {is_for}, but the library is for {machine}"
     return (

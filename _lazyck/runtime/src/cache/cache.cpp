@@ -21,9 +21,6 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::size_t k_digest_digits = 16;
-constexpr std::size_t k_salt_digits = 12;
-
 // Returns whether `path` exists. Throws if it is anything but a directory that only we (or root)
 // can write.
 bool check_directory(const std::string& path) {
@@ -76,7 +73,7 @@ std::string EntryKey::archs_in_name() const {
 
 std::string Cache::leaf_name(const EntryKey& key) {
     std::string leaf = key.archs_in_name() + "-" + safe_name(key.toolchain_id);
-    if (!key.salt.empty()) leaf += "-" + hash(key.salt).hex().substr(0, k_salt_digits);
+    if (!key.salt.empty()) leaf += "-" + hash(key.salt).hex().substr(0, LAZYCK_SALT_DIGITS);
     return leaf;
 }
 
@@ -108,7 +105,7 @@ Cache::Leaf& Cache::leaf_of(const EntryKey& key) {
 }
 
 std::string Cache::file_name(const EntryKey& key) {
-    return safe_name(key.blob) + "-" + safe_name(std::string_view(key.digest).substr(0, k_digest_digits)) + ".so";
+    return safe_name(key.blob) + "-" + safe_name(std::string_view(key.digest).substr(0, LAZYCK_DIGEST_DIGITS)) + ".so";
 }
 
 std::string Cache::entry_path(const EntryKey& key) {
@@ -130,7 +127,7 @@ UniqueFd Cache::open_directory(const EntryKey& key) {
         const bool is_same = fd && fstat(fd.get(), &st) == 0 && st.st_dev == known.device && st.st_ino == known.inode;
         if (is_same && stranger_of(st).empty()) return fd;
     }
-    UniqueFd fd = open_trusted(known.path, k_depth_of_entries - 1, O_PATH | O_DIRECTORY);
+    UniqueFd fd = open_trusted(known.path, LAZYCK_DEPTH_OF_ENTRIES - 1, O_PATH | O_DIRECTORY);
     if (!fd || fstat(fd.get(), &st) != 0) return UniqueFd();
     check_trusted(known.path, st);
     const std::lock_guard<std::mutex> guard(m_mutex);
@@ -214,7 +211,7 @@ std::string Cache::make_own_directory(const char* name) {
 }
 
 void publish(int directory, const char* name, const std::string& path) {
-    const UniqueFd to = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
+    const UniqueFd to = open_trusted_directory(directory_of(path), LAZYCK_DEPTH_OF_ENTRIES - 1);
     if (renameat(directory, name, to.get(), file_name_of(path).c_str()) == 0) return;
     fail_system("cannot publish '" + path + "'", errno);
 }

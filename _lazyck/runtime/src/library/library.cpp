@@ -1057,7 +1057,7 @@ void* Library::open_blob(const ManifestView& manifest, const BlobRow& blob, cons
         return names;
     };
     CheckedFile::NamedCopy named_copy;
-    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == "rocm")
+    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM)
         named_copy = [this](int fd) { return m_store.named_copies().make(fd); };
     void* const handle = entry.file->load(m_mutex, before, named_copy, reason);
     if (handle == nullptr && !listed.empty()) {
