@@ -11,6 +11,7 @@ from pathlib import Path
 from _lazyck import abi
 from _lazyck.directory import Directory, directory_below, opened_in
 from _lazyck.errors import LazyckError
+from _lazyck.layout import ENTRY, LOG
 from _lazyck.prebuild.entries import Entry
 
 # What the runtime keeps at a cache's root for its own work.
@@ -91,7 +92,7 @@ def tidy(directory: Path, keep_logs: bool, failed: Sequence[Path] = ()) -> None:
 
 def _tidy_leaf(leaf: Directory, keep_logs: bool, failed: Sequence[Path]) -> None:
     for name in leaf.names():
-        is_kept_log = name.endswith(".log") and (keep_logs or leaf.path / name in failed)
-        if not name.endswith(".so") and not is_kept_log:
+        is_kept_log = name.endswith(LOG) and (keep_logs or leaf.path / name in failed)
+        if not name.endswith(ENTRY) and not is_kept_log:
             with contextlib.suppress(OSError):
                 leaf.remove(name)
