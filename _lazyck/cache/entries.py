@@ -14,7 +14,6 @@ from _lazyck.directory import Directory, find_root, read_leaves
 from _lazyck.errors import LazyckError, UsageError
 from _lazyck.layout import ENTRY, SEEN, Place, is_of_entry, log_of, split_leaf
 from _lazyck.quantities import counted, show_seconds, show_size
-from _lazyck.variables import BY_NAME
 from _lazyck.visible import visible
 
 # The orders in which entries can be sorted, with their sort keys.
@@ -49,9 +48,6 @@ class CacheEntry:
 
 def cache_of(env: Mapping[str, str]) -> Path:
     """Return the cache that the environment names, by the runtime's rules. Raises `UsageError`."""
-    for name in (abi.ENV_CACHE_DIR, abi.ENV_NAME):
-        if problem := BY_NAME[name].problem(env.get(name, "")):
-            raise UsageError(f"{name}={env[name]!r}: {problem}", f"correct or unset {name}")
     found = cache_dir(env)
     if found is None:
         raise UsageError("no home directory for the cache", f"set {abi.ENV_CACHE_DIR}")
