@@ -234,6 +234,9 @@ OTHER_VARIABLES = "LAZYCK_UNIT_ASKS LAZYCK_SHIM_DEPTH LAZYCK_VENV LAZYCK_TEST_ L
 # questions.
 UNIT_ASKS = "LAZYCK_UNIT_ASKS"
 DEFAULT_CACHE_NAME = "lazyck"
+# Times in the environment are at most this many seconds, and sizes below this many bytes.
+LONGEST_SECONDS = 10**9
+TOO_MANY_BYTES = 1024 * 10**12
 # The value of ENV_CACHE_MAXSIZE if it is not set.
 DEFAULT_CACHE_MAX_KIB = 20 << 20
 # The program that talks to remote caches. It is looked up in PATH.

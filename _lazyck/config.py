@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from _lazyck import abi
 from _lazyck.errors import UsageError
+from _lazyck.quantities import seconds_of
 from _lazyck.user_file import read_user_file
 from _lazyck.variables import BY_NAME, NO, YES, unknown_variables
 
@@ -32,9 +32,10 @@ def seconds(env: Mapping[str, str], name: str, default: float) -> float:
     text = env.get(name, "")
     if not text:
         return default
-    if not re.fullmatch(r"\d{1,7}(\.\d{1,9})?", text, re.ASCII) or not float(text):
+    found = seconds_of(text)
+    if not found:
         raise UsageError(f"{name}={text!r}: not a number of seconds above 0", f"correct or unset {name}")
-    return float(text)
+    return found
 
 
 def switch(env: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -32,6 +32,7 @@ WITHIN_RANK = {
     ("user_file", "variables"),
     ("variables", "config"),
     ("terminal", "waiting"),
+    ("quantities", "config"),
     ("quantities", "variables"),
     ("files", "settings"),
     ("files", "manifest"),
