@@ -101,6 +101,16 @@ RECORD_VERSION = 1
 
 # -- the cache -------------------------------------------------------------------------------------
 CACHE_VERSION = "v1"
+# Names in a cache's root (docs/cache-format.md).
+CACHE_LOCKS = ".locks"
+CACHE_STAGING = ".staging"
+CACHE_SLOTS = ".slots"
+CACHE_COSTS = ".costs"
+CACHE_HISTORY = ".history"
+CACHE_SEEN = ".seen"
+CACHE_PREAMBLES = ".preambles"
+CACHE_BUNDLES = ".bundles"
+CACHE_TRIMMED = ".trimmed"
 # The number of directories from a cache's root to an entry, including the root.
 DEPTH_OF_ENTRIES = 4
 # The hexadecimal digits of a blob's digest, and of the hash of ENV_EXTRA_CACHE_KEY, in names of

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from _lazyck import abi
 
+REMOTE = ".remote"  # in a cache's root; the other names there are those of `_lazyck.abi`
 ENTRY, LOG, SEEN, BAD = ".so", ".log", ".so.seen", ".so.bad-"
 
 _STEM = re.compile(rf".+-[0-9a-f]{{{abi.DIGEST_DIGITS}}}")

@@ -133,7 +133,7 @@ def _entries_in(leaf: Directory, statuses: Mapping[str, os.stat_result], blob: s
 
 def _read_preambles(cache: Path) -> list[int]:
     root = find_root(cache)
-    found = root.find(".preambles") if root else None
+    found = root.find(abi.CACHE_PREAMBLES) if root else None
     return [_bytes_in(found, name) for name in found.names()] if found else []
 
 

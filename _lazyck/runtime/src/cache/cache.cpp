@@ -140,7 +140,7 @@ UniqueFd Cache::open_directory(const EntryKey& key) {
 std::string Cache::note_path(const EntryKey& key) {
     const std::string entry = entry_path(key);
     if (!m_is_tier) return entry + ".seen";
-    return m_notes.empty() ? "" : m_notes + "/.seen/" + hash(entry).hex();
+    return m_notes.empty() ? "" : m_notes + "/" LAZYCK_CACHE_SEEN "/" + hash(entry).hex();
 }
 
 std::shared_ptr<Cache> Cache::tier(std::string root, std::string notes) {
@@ -150,7 +150,7 @@ std::shared_ptr<Cache> Cache::tier(std::string root, std::string notes) {
     return made;
 }
 
-std::string Cache::history_path() const { return m_root + "/.history/" + safe_name(host_name()); }
+std::string Cache::history_path() const { return m_root + "/" LAZYCK_CACHE_HISTORY "/" + safe_name(host_name()); }
 
 std::string Cache::log_path(const EntryKey& key) {
     const std::string entry = entry_path(key);
@@ -158,22 +158,22 @@ std::string Cache::log_path(const EntryKey& key) {
 }
 
 std::string Cache::lock_path(const EntryKey& key) const {
-    return m_root + "/.locks/" + safe_name(key.blob) + "-" + key.id().hex() + ".lock";
+    return m_root + "/" LAZYCK_CACHE_LOCKS "/" + safe_name(key.blob) + "-" + key.id().hex() + ".lock";
 }
 
 std::string Cache::staging_prefix(const EntryKey& key) const {
-    return owned_prefix(m_root + "/.staging/" + safe_name(key.blob));
+    return owned_prefix(m_root + "/" LAZYCK_CACHE_STAGING "/" + safe_name(key.blob));
 }
 
 Costs Cache::costs(const EntryKey& key) const {
-    return {m_root + "/.costs/" + safe_name(key.library), safe_name(key.blob), key.archs_in_name()};
+    return {m_root + "/" LAZYCK_CACHE_COSTS "/" + safe_name(key.library), safe_name(key.blob), key.archs_in_name()};
 }
 
 ByKernel Cache::by_kernel(const std::string& library, const std::string& blob) const {
-    return {m_root + "/.costs/" + safe_name(library) + ".by-kernel", safe_name(blob)};
+    return {m_root + "/" LAZYCK_CACHE_COSTS "/" + safe_name(library) + ".by-kernel", safe_name(blob)};
 }
 
-std::string Cache::slots_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
+std::string Cache::slots_dir() const { return m_root + "/" LAZYCK_CACHE_SLOTS "/" + safe_name(host_name()); }
 
 bool Cache::is_trusted(const std::string& path) {
     {
@@ -195,9 +195,11 @@ bool Cache::find_directory(const EntryKey& key) {
 
 void Cache::make_directories_for(const EntryKey& key) {
     const Strings all = directories(key);
-    const std::string locks = m_root + "/.locks", staging = m_root + "/.staging", slots = m_root + "/.slots";
+    const std::string locks = m_root + "/" LAZYCK_CACHE_LOCKS, staging = m_root + "/" LAZYCK_CACHE_STAGING,
+                      slots = m_root + "/" LAZYCK_CACHE_SLOTS;
     for (const std::string& path : all) make_private(path);
-    for (const std::string& path : {locks, staging, m_root + "/.costs", m_root + "/.history", slots, slots_dir()}) {
+    for (const std::string& path :
+         {locks, staging, m_root + "/" LAZYCK_CACHE_COSTS, m_root + "/" LAZYCK_CACHE_HISTORY, slots, slots_dir()}) {
         make_private(path);
     }
     for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);
@@ -206,7 +208,8 @@ void Cache::make_directories_for(const EntryKey& key) {
 
 std::string Cache::make_own_directory(const char* name) {
     const std::string made = m_root + "/" + name;
-    for (const std::string& path : {m_root, m_root + "/.locks", m_root + "/.staging", made}) make_private(path);
+    for (const std::string& path : {m_root, m_root + "/" LAZYCK_CACHE_LOCKS, m_root + "/" LAZYCK_CACHE_STAGING, made})
+        make_private(path);
     return made;
 }
 

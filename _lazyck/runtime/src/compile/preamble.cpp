@@ -30,7 +30,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr char k_ready[] = "/ready", k_compiled[] = "/pch", k_failed[] = "/failed";
-constexpr char k_place[] = ".preambles";
+constexpr char k_place[] = LAZYCK_CACHE_PREAMBLES;
 constexpr std::size_t k_most_kept = 8;  // one of Composable Kernel takes 90 MB
 constexpr std::time_t k_longest_kept = 7 * 24 * 3600, k_longest_given_up = 24 * 3600;
 

@@ -34,7 +34,7 @@ namespace {
 constexpr double k_least_patience = 1200;                    // seconds
 constexpr double k_least_wait = 0.05, k_longest_wait = 1e6;  // seconds
 constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // enough for large CUDA files
-constexpr char k_preambles[] = ".preambles";
+constexpr char k_preambles[] = LAZYCK_CACHE_PREAMBLES;
 constexpr unsigned k_depth_of_preambles = 1;
 constexpr double k_least_worth_a_text = 4;    // seconds of a compile; computing the text takes half a second
 constexpr unsigned k_enough_to_pay = 4;       // compiles after which a preamble has paid off
@@ -482,7 +482,7 @@ std::string Store::make_preamble(const ManifestView& manifest, std::uint32_t ind
     const std::string place = preamble_place(cache, key);
     // The lock is held until the preamble is made. Other processes compile without a preamble
     // meanwhile.
-    const FileLock lock(cache.root() + "/.locks/preamble-" + key + ".lock");
+    const FileLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/preamble-" + key + ".lock");
     if (lock.state() != FileLock::State::held) return "another process makes it, or files cannot be locked here";
     const Source source = source_of(manifest, blob, cache);
     if (is_given_up(place)) return "it could not be made or used within the last day";
