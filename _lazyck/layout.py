@@ -41,12 +41,15 @@ class Place:
     @property
     def is_entry(self) -> bool:
         """Whether the file has the name of an entry."""
-        return self.name.endswith(ENTRY) and _STEM.fullmatch(self.name.removesuffix(ENTRY)) is not None
+        return self._is_stem_and(ENTRY)
 
     @property
     def is_log(self) -> bool:
         """Whether the file has the name of an entry's log."""
-        return self.name.endswith(LOG) and _STEM.fullmatch(self.name.removesuffix(LOG)) is not None
+        return self._is_stem_and(LOG)
+
+    def _is_stem_and(self, end: str) -> bool:
+        return self.name.endswith(end) and _STEM.fullmatch(self.name.removesuffix(end)) is not None
 
     @property
     def archs(self) -> str:

@@ -19,7 +19,7 @@ from _lazyck.config import environment
 from _lazyck.costs import read_last
 from _lazyck.directory import RefusedError, opened_in
 from _lazyck.errors import LazyckError, of_unexpected
-from _lazyck.layout import root_of
+from _lazyck.layout import log_of, root_of
 from _lazyck.manifest import decode as decode_manifest
 from _lazyck.prebuild.compilers import local_compiler
 from _lazyck.prebuild.entries import rt_words, tool
@@ -122,7 +122,7 @@ def _make(order: Order, host: str, begin: float) -> Made:
             return Made(host, is_stopped=True)
         time.sleep(_TICK)
     ended = running.stop()
-    log = _tail(path.with_suffix(".log"))
+    log = _tail(log_of(path))
     cost = read_last(root_of(path), name.library, name.blob, name.archs) if ended == 0 else None
     if ended == 0 and not _push(remote, name, path, cost):
         return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
