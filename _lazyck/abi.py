@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 # -- ELF ------------------------------------------------------------------------------------------
 MANIFEST_SECTION = ".lazyck.manifest"
 RECORD_SECTION = ".lazyck.record"
@@ -58,12 +60,70 @@ SYMBOL_REGISTERING = "lazyck_registering"
 READY_HANDLE_BITS = 16
 SYMBOL_READY = "lazyck_ready_handles"
 
+# -- machines --------------------------------------------------------------------------------------
+# Each machine that lazyck has stubs for: its number in ELF files, its name as `uname -m` gives it,
+# and how else the first word of a target triple spells it. Only little-endian 64-bit machines are
+# listed.
+MACHINES = ((62, "x86_64", "amd64"), (183, "aarch64", "arm64"))
+# Other machines that a user may meet in a message.
+OTHER_MACHINES = (
+    (3, "i386"), (21, "ppc64"), (22, "s390x"), (40, "arm"), (243, "riscv"), (258, "loongarch64"),
+)  # fmt: skip
+
+# -- toolchains whose names the shim or the runtime knows ------------------------------------------
+TOOLCHAIN_CUDA = "cuda"
+TOOLCHAIN_ROCM = "rocm"
+
 # -- versions --------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
 MANIFEST_VERSION = 6
+# The columns of a manifest's header, behind the magic, and of the rows of its tables, in order.
+# manifest.py has the grammar, and says what each column means.
+MANIFEST_HEADER = {
+    "version": "u32", "size": "u32",
+    "blobs": "u32", "symbols": "u32", "recipes": "u32", "words": "u32",
+    "blobs_at": "u32", "symbols_at": "u32", "recipes_at": "u32", "lists_at": "u32",
+    "strings_at": "u32", "strings_size": "u32",
+    "library": "S", "soname": "S", "cache_name": "S", "root": "S", "archs": "L", "eager": "P", "creator": "S",
+    "digest": "S", "machine": "S", "private_names": "L", "contents": "S",
+}  # fmt: skip
+MANIFEST_BLOB = {
+    "name": "S", "source": "S", "recipe": "u32", "digest": "S", "first_symbol": "u32", "symbol_count": "u32",
+    "kernel": "S", "units": "S", "host_recipe": "u32", "device_recipe": "u32",
+}  # fmt: skip
+MANIFEST_SYMBOL = {"name": "S", "blob": "u32"}
+MANIFEST_RECIPE = {
+    "toolchain": "S", "toolchain_id": "S", "home": "S", "home_env": "L", "compile": "L", "link": "L", "env": "P",
+    "arch_flags": "L", "drop_env": "L",
+}  # fmt: skip
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
+
+# -- the cache -------------------------------------------------------------------------------------
 CACHE_VERSION = "v1"
+# Names in a cache's root (docs/cache-format.md).
+CACHE_LOCKS = ".locks"
+CACHE_STAGING = ".staging"
+CACHE_SLOTS = ".slots"
+CACHE_COSTS = ".costs"
+CACHE_HISTORY = ".history"
+CACHE_SEEN = ".seen"
+CACHE_PREAMBLES = ".preambles"
+CACHE_BUNDLES = ".bundles"
+CACHE_TRIMMED = ".trimmed"
+# The number of directories from a cache's root to an entry, including the root.
+DEPTH_OF_ENTRIES = 4
+# The hexadecimal digits of a blob's digest, and of the hash of ENV_EXTRA_CACHE_KEY, in names of
+# files and directories (see layout.py).
+DIGEST_DIGITS = 16
+SALT_DIGITS = 12
+# Behind an entry's ELF image: this magic, the version as a u32, four zero bytes, and the columns,
+# each of which is a u64 (see runtime/src/cache/entry.cpp).
+ENTRY_MAGIC = b"LAZYCKEN"
+ENTRY_VERSION = 1
+ENTRY_TRAILER = {
+    "image_size": "u64", "digest_low": "u64", "digest_high": "u64", "key_low": "u64", "key_high": "u64", "text": "u64",
+}  # fmt: skip
 # Programs share their entries under this name, which stands for a library's: no process has two
 # programs.
 PROGRAMS = "programs"
@@ -78,6 +138,50 @@ BUNDLE_COSTS = "costs"
 PACKS_GROUP = "lazyck.packs"
 PACK_VERSION = "lazyck pack 1"
 API_VERSION = 3
+
+
+# -- options of compiler drivers (see toolchains/options.py) ---------------------------------------
+class Mode(str, Enum):
+    """How a rule's text matches a word."""
+
+    EXACT = "e"  # the word, without a value
+    SEPARATE = "s"  # the word, with the next word as its value
+    PREFIX = "p"  # the word begins with the text; the rest is its value
+
+
+class Role(str, Enum):
+    """What an option means to lazyck."""
+
+    FLAG = "f"  # of no interest
+    COMPILE = "c"  # compile to an object
+    OUTPUT = "o"
+    LANGUAGE = "x"
+    DEPEND = "d"  # write a depfile beside compiling
+    DEPEND_USER = "u"  # write a depfile without system headers
+    DEPEND_PHONY = "P"  # add a rule without prerequisites for each header
+    DEPEND_FILE = "D"
+    DEPEND_TARGET = "t"
+    DEPEND_QUOTED = "q"
+    DEPEND_WORDS = "w"  # -Wp, with a depfile in its value
+    DEPEND_WORDS_USER = "W"
+    INCLUDE = "I"  # a directory of headers; directories are searched in the order Q, I, Y, A
+    INCLUDE_QUOTED = "Q"  # for #include "x" only
+    INCLUDE_SYSTEM = "Y"
+    INCLUDE_AFTER = "A"
+    INCLUDE_FILE = "H"  # a header that is read before the source
+    INCLUDE_OTHER = "E"  # may lead to headers in a way that the shim does not follow
+    RESPONSE = "r"  # the value names files that hold further words
+    LIBRARY = "l"
+    LIBRARY_DIR = "L"
+    LINKER = "k"  # the value goes to the linker, comma-separated: it may name inputs
+    STATIC = "S"
+    HOST_COMPILER = "b"  # the compiler below this one
+    HOST_OPTIONS = "h"  # words for the compiler below this one: rules for them begin with this option and a comma
+    TARGET = "m"  # the value is the triple of the machine that code is made for
+    REFUSE = "R"  # run the real compiler
+    REFUSE_COMPILE = "C"  # run the real compiler if it is a compile
+    REFUSE_IF_TRUE = "T"  # run the real compiler if it is a compile and the value is `true`
+
 
 # -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
 PH = "\x01"
@@ -140,6 +244,9 @@ OTHER_VARIABLES = "LAZYCK_UNIT_ASKS LAZYCK_SHIM_DEPTH LAZYCK_VENV LAZYCK_TEST_ L
 # questions.
 UNIT_ASKS = "LAZYCK_UNIT_ASKS"
 DEFAULT_CACHE_NAME = "lazyck"
+# Times in the environment are at most this many seconds, and sizes below this many bytes.
+LONGEST_SECONDS = 10**9
+TOO_MANY_BYTES = 1024 * 10**12
 # The value of ENV_CACHE_MAXSIZE if it is not set.
 DEFAULT_CACHE_MAX_KIB = 20 << 20
 # The program that talks to remote caches. It is looked up in PATH.
@@ -152,18 +259,37 @@ def archs_in_name(archs: str) -> str:
     return archs.replace("-", "_")
 
 
-def _c_string(text: str) -> str:
-    return '"' + "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\{ord(c):03o}" for c in text) + '"'
+def machine_name(number: int) -> str:
+    """Return the name of the machine that has this number in ELF files."""
+    return _NAMES.get(number, f"ELF machine {number}")
+
+
+_NAMES = {row[0]: row[1] for row in (*MACHINES, *OTHER_MACHINES)}
+
+
+def _c_literal(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return '"' + "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\{ord(c):03o}" for c in value) + '"'
+
+
+def _define(name: str, value: object) -> str:
+    """Return the definition of a constant. A table becomes a macro that applies another one to each
+    of its rows, and columns one that applies it to each of their names."""
+    if isinstance(value, dict):
+        return f"{name}(X) " + " ".join(f"X({column})" for column in value)
+    if isinstance(value, tuple):
+        return f"{name}(X) " + " ".join(f"X({', '.join(map(_c_literal, row))})" for row in value)
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    assert isinstance(value, (str, int))
+    return f"{name} {_c_literal(value)}"
 
 
 def render_header() -> str:
     """Return the text of `lazyck_abi.h`: each upper-case constant of this module as
-    `LAZYCK_<NAME>`."""
-    lines = ["// Generated from _lazyck/abi.py; do not edit.", "#pragma once", ""]
-    for name, value in sorted(globals().items()):
-        if not name.isupper() or name.startswith("_"):
-            continue
-        if isinstance(value, bytes):
-            value = value.decode("latin-1")
-        lines.append(f"#define LAZYCK_{name} {_c_string(value) if isinstance(value, str) else value}")
-    return "\n".join(lines) + "\n"
+    `LAZYCK_<NAME>`, and the letters of options as `LAZYCK_MODE_<NAME>` and `LAZYCK_ROLE_<NAME>`."""
+    constants = [(name, v) for name, v in sorted(globals().items()) if name.isupper() and not name.startswith("_")]
+    lines = [f"#define LAZYCK_{_define(name, value)}" for name, value in constants]
+    lines += [f"#define LAZYCK_{kind.__name__.upper()}_{e.name} '{e.value}'" for kind in (Mode, Role) for e in kind]
+    return "\n".join(["// Generated from _lazyck/abi.py; do not edit.", "#pragma once", "", *lines]) + "\n"

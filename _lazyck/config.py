@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from _lazyck import abi
 from _lazyck.errors import UsageError
+from _lazyck.quantities import seconds_of
 from _lazyck.user_file import read_user_file
-from _lazyck.variables import NO, YES, unknown_variables
+from _lazyck.variables import BY_NAME, NO, YES, unknown_variables
 
 
 def number(env: Mapping[str, str], name: str, default: int) -> int:
@@ -32,9 +32,10 @@ def seconds(env: Mapping[str, str], name: str, default: float) -> float:
     text = env.get(name, "")
     if not text:
         return default
-    if not re.fullmatch(r"\d{1,7}(\.\d{1,9})?", text, re.ASCII) or not float(text):
+    found = seconds_of(text)
+    if not found:
         raise UsageError(f"{name}={text!r}: not a number of seconds above 0", f"correct or unset {name}")
-    return float(text)
+    return found
 
 
 def switch(env: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -89,11 +90,21 @@ def setting(name: str, value: str) -> Iterator[None]:
 
 def cache_dir(env: Mapping[str, str]) -> Path | None:
     """Return where the runtime caches the blobs of a library that has no cache name built in, or
-    None if no variable says where."""
-    if env.get(abi.ENV_CACHE_DIR):
-        return Path(env[abi.ENV_CACHE_DIR])
-    base = _user_caches(env)
-    return Path(base) / (env.get(abi.ENV_NAME) or abi.DEFAULT_CACHE_NAME) if base else None
+    None if no variable says where.
+
+    The rules are the runtime's (runtime/src/platform/config.cpp). Raises `UsageError` for a place
+    that the runtime refuses.
+    """
+    for name in (abi.ENV_CACHE_DIR, abi.ENV_NAME):
+        if problem := BY_NAME[name].problem(env.get(name, "")):
+            raise UsageError(f"{name}={env[name]!r}: {problem}", f"correct or unset {name}")
+    place, base = env.get(abi.ENV_CACHE_DIR, ""), _user_caches(env)
+    if not place and base:
+        place = f"{base}/{env.get(abi.ENV_NAME) or abi.DEFAULT_CACHE_NAME}"
+        if problem := BY_NAME[abi.ENV_CACHE_DIR].problem(place):
+            hint = f"correct XDG_CACHE_HOME or HOME, or set {abi.ENV_CACHE_DIR}"
+            raise UsageError(f"XDG_CACHE_HOME or HOME gives the cache {place!r}: it {problem}", hint)
+    return Path("/", place.lstrip("/")) if place else None  # Python keeps two slashes at the beginning
 
 
 def tools_dir(env: Mapping[str, str]) -> Path:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from _lazyck import abi
 from _lazyck.config import cache_dir
-from _lazyck.errors import LazyckError
+from _lazyck.errors import LazyckError, UsageError
 from _lazyck.remote.tiers import parse_tiers
 from _lazyck.user_file import UserFile, read_user_file
-from _lazyck.variables import VARIABLES, Variable, unknown_variables
+from _lazyck.variables import BY_NAME, VARIABLES, Variable, unknown_variables
 from _lazyck.visible import visible
 
 _ENVIRONMENT = "environment"
@@ -60,8 +60,8 @@ def _setting(variable: Variable, env: Mapping[str, str], file: UserFile) -> Sett
     source = _ENVIRONMENT if name in env else f"{file.path}:{file.lines[name]}" if name in file.values else ""
     value = env.get(name, file.values.get(name, ""))
     if not value:
-        cache = cache_dir({**file.values, **env}) if name == abi.ENV_CACHE_DIR else None
-        return Setting(name, str(cache) if cache else variable.default, source or _DEFAULT, "")
+        default, problem = _default_cache(file, env) if name == abi.ENV_CACHE_DIR else ("", "")
+        return Setting(name, default or variable.default, source or _DEFAULT, problem)
     problem = variable.problem(value)
     if name == abi.ENV_REMOTE:  # an address may hold a password
         try:
@@ -69,6 +69,17 @@ def _setting(variable: Variable, env: Mapping[str, str], file: UserFile) -> Sett
         except LazyckError as e:
             value, problem = "", e.message
     return Setting(name, value, source, problem)
+
+
+def _default_cache(file: UserFile, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the place of the cache that no variable names, and what is wrong with that place."""
+    every = {**file.values, **env}
+    if BY_NAME[abi.ENV_NAME].problem(every.get(abi.ENV_NAME, "")):
+        return "", ""  # that variable's own setting says so
+    try:
+        return str(cache_dir(every) or ""), ""
+    except UsageError as e:
+        return "", e.message
 
 
 def to_json(found: Configuration) -> dict[str, object]:

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _lazyck.abi import PROGRAMS, archs_in_name
+from _lazyck.abi import CACHE_COSTS, PROGRAMS, archs_in_name
 from _lazyck.directory import RefusedError, directory_below, opened_in, pass_over
 from _lazyck.files import write_atomic
 from _lazyck.history import Event, lines_below
 
-DIRECTORY = ".costs"
 _MOST_RECORDS = 500_000
 _TAIL = 64 << 10
 # This does not match the lines of killed compiles, which have a `!`. Names are spelled as in the
@@ -93,7 +92,7 @@ def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -
         found: dict[tuple[str, str, str], float] = {}
         sizes: dict[tuple[str, str, str], int] = {}
         try:
-            for file, line in lines_below(cache, DIRECTORY, wanted):
+            for file, line in lines_below(cache, CACHE_COSTS, wanted):
                 match = _LINE.fullmatch(line or b"")
                 if match and len(found) < _MOST_RECORDS:
                     key = (file, match[3].decode(), match[4].decode())
@@ -112,7 +111,7 @@ def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, 
     or if the cache is refused. Raises `OSError`.
     """
     try:
-        with opened_in(cache, cache / DIRECTORY / library) as f:
+        with opened_in(cache, cache / CACHE_COSTS / library) as f:
             f.seek(max(0, f.seek(0, 2) - _TAIL))
             text = f.read(_TAIL).decode("ascii", "replace")
     except (RefusedError, FileNotFoundError):
@@ -128,7 +127,7 @@ def keep_guess(cache: Path, library: str, blob: str, archs: str, seconds: float,
     """Record what a compile took elsewhere, so that the next one of this blob here has an expected
     time. Nothing is recorded if the cache knows what one took, or if `seconds` is 0. Names are
     spelled as in file names. Raises `RefusedError` and `OSError`."""
-    with directory_below(cache, Path(DIRECTORY), makes=True) as costs:
+    with directory_below(cache, Path(CACHE_COSTS), makes=True) as costs:
         if seconds > 0 and not read_last(cache, library, blob, archs):
             costs.append(library, f"{seconds:.3f} {peak_kib} {blob} {archs}\n".encode())
 

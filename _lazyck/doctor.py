@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _lazyck import __version__, abi, proc
 from _lazyck.config import cache_dir, tools_dir
-from _lazyck.errors import LazyckError, ToolchainError
+from _lazyck.errors import LazyckError, ToolchainError, UsageError
 from _lazyck.interceptor.shims import c_compiler
 from _lazyck.quantities import show_size
 from _lazyck.toolchains import ALL, HOST, Found, Toolchain
@@ -104,7 +104,10 @@ def unpacking_check(env: Mapping[str, str]) -> Check:
 
 def directories(env: Mapping[str, str]) -> list[Check]:
     """Check the cache, and the directory of the tools that lazyck compiles for itself."""
-    cache = cache_dir(env)
+    try:
+        cache = cache_dir(env)
+    except UsageError as e:
+        return [Check("cache directory", State.MISSING, e.message, e.hint)]
     if cache is None:
         hint = f"set {abi.ENV_CACHE_DIR} (or HOME)"
         return [Check("cache directory", State.MISSING, "no variable says where it is", hint)]
@@ -115,8 +118,6 @@ def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
     """Check whether files can be created in the directory. The runtime also refuses a cache that
     other users could write to."""
     hint = f"repair it, or name another with {abi.ENV_CACHE_DIR}" if is_trusted else "set XDG_CACHE_HOME to another"
-    if is_trusted and not path.is_absolute():
-        return Check(name, State.MISSING, f"{path} is below the working directory: it is refused", hint)
     place = path
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent

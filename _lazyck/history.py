@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from _lazyck import abi
 from _lazyck.directory import Directory, find_root, opened_in
 from _lazyck.errors import FormatError
 from _lazyck.visible import visible
 
-HISTORY_DIRECTORY = ".history"
 ZEROED = ".zeroed"  # file of a cache: when its counters were set to zero, in seconds since 1970
 KINDS = ("compile", "wait", "load")
 
@@ -80,7 +80,7 @@ def read_history(cache: Path) -> History:
     there are none. Raises `RefusedError`, or `OSError` if it cannot be read."""
     found: list[Event] = []
     passed_over = 0
-    for name, line in lines_below(cache, HISTORY_DIRECTORY):
+    for name, line in lines_below(cache, abi.CACHE_HISTORY):
         event = decode_event(line, visible(name.removesuffix(".1"))) if line is not None else None
         if event is None or len(found) == _MOST_EVENTS:
             passed_over += 1

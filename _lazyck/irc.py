@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from _lazyck import proc
+from _lazyck.abi import Role
 from _lazyck.errors import LazyckError, ToolchainError, UsageError
 from _lazyck.toolchains.gnu import TABLE
-from _lazyck.toolchains.options import Item, Role
+from _lazyck.toolchains.options import Item
 
 # The version of the code that this compiler makes from an input. It is part of every key.
 _VERSION = 1

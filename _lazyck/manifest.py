@@ -14,30 +14,26 @@ A section may hold several records, one after the other, since `ld -r` concatena
 Manifest (little endian; section `.lazyck.manifest` of a lazy library, and the file `manifest` of a
 bundle). The C++ runtime reads it in place, so that all tables have rows of fixed size:
 
-    header  := "LAZYCKMF" version:u32 size:u32
-               blobs:u32 symbols:u32 recipes:u32    row counts
-               words:u32                            count of u32s in the list pool
-               blobs_at:u32 symbols_at:u32 recipes_at:u32 lists_at:u32
-               strings_at:u32 strings_size:u32
-               library:S soname:S cache_name:S root:S archs:L eager:L creator:S
-               digest:S         of all that the build decides of the keys of entries, by which an
-                                installed pack says what it was made for
-               machine:S        "x86_64" or "aarch64"; if empty, the machine of the reader
-               private:L        names without a stub that blobs call by private names
-               contents:S       SHA-256 of the bundle's `contents`, which lists the digest of each
-                                file (see bundle.py); if empty, the bundle was laid out by hand
-                                and is taken as it is
-    blob    := name:S source:S recipe:u32 digest:S first_symbol:u32 symbol_count:u32 kernel:S
-               units:S host_recipe:u32 device_recipe:u32
-    symbol  := name:S blob:u32    row number = slot number; a blob's symbols are adjacent
-    recipe  := toolchain:S toolchain_id:S home:S home_env:L compile:L link:L env:L arch_flags:L
-               drop_env:L
-    S       := u32, offset of a NUL-terminated string in the string pool
-    L       := u32, index of a list in the list pool: count:u32, then that many S
+    manifest := "LAZYCKMF" header blob* symbol* recipe* u32* strings    u32*: the list pool
+    S        := u32, offset of a NUL-terminated string in the string pool
+    L        := u32, index of a list in the list pool: count:u32, then that many S
+    P        := L, of pairs: the first one's two parts, the second one's, ...
 
-Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `_lazyck.abi`. `env`
-alternates name and value. `eager` alternates a source and the reasons why it is eager (see
-postbuild/reasons.py). Offsets (`*_at`) count from the start of the header.
+`_lazyck.abi` lists the columns of the header and of the rows. In the header, `blobs`, `symbols`,
+`recipes` and `words` are counts (of u32s in the list pool for `words`), and offsets (`*_at`) count
+from the magic. What is not plain about the other columns:
+
+    header  digest          of all that the build decides of the keys of entries, by which an
+                            installed pack says what it was made for
+            machine         "x86_64" or "aarch64"; if empty, the machine of the reader
+            private_names   names without a stub that blobs call by private names
+            contents        SHA-256 of the bundle's `contents`, which lists the digest of each file
+                            (see bundle.py); if empty, the bundle was laid out by hand and is taken
+                            as it is
+            eager           each source, with the reasons why it is eager (see postbuild/reasons.py)
+    symbol  its number is that of its slot; a blob's symbols are adjacent
+
+Words of `compile`, `link`, `arch_flags` and `env` may hold the placeholders of `_lazyck.abi`.
 
 `kernel` is empty for a blob with host code. Rows of device code come after these blobs. Their
 `kernel` is the name of the host unit, a tab, and a line of the host unit's table, which begins with
@@ -52,9 +48,10 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from _lazyck import abi
 from _lazyck.command import CompileCommand, Invocation, LinkCommand
@@ -210,7 +207,7 @@ class Manifest:
     creator: str = ""
     digest: str = ""
     machine: str = ""
-    private: tuple[str, ...] = ()
+    private_names: tuple[str, ...] = ()
     contents: str = ""
 
     @property
@@ -233,10 +230,40 @@ class Manifest:
 _MOST_TEXT = 1 << 20
 _MOST_SHARING = 256
 
-_HEADER = struct.Struct("<8s23I")
-_BLOB = struct.Struct("<10I")
-_SYMBOL = struct.Struct("<2I")
-_RECIPE = struct.Struct("<9I")
+
+class _Table:
+    """Rows of one kind, with the columns that `_lazyck.abi` lists. Each column is a u32."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self.columns = columns
+        self._struct = struct.Struct(f"<{len(columns)}I")
+        self._numbers = itemgetter(*columns)
+        self.size = self._struct.size
+
+    def pack(self, row: Mapping[str, int]) -> bytes:
+        return self._struct.pack(*self._numbers(row))
+
+    def rows(self, data: bytes, at: int, count: int) -> Iterator[dict[str, int]]:
+        """Yield `count` rows that begin at `at`. Raises `struct.error` if `data` ends before."""
+        for i in range(count):
+            yield dict(zip(self.columns, self._struct.unpack_from(data, at + i * self.size), strict=True))
+
+    def column(self, name: str, data: bytes, at: int, count: int) -> Sequence[int]:
+        """Return one column of `count` rows that begin at `at`. Raises as `rows` does."""
+        numbers = struct.unpack_from(f"<{count * len(self.columns)}I", data, at)
+        return numbers[self.offset(name) // 4 :: len(self.columns)]
+
+    def offset(self, column: str) -> int:
+        """Return where a row has a column."""
+        return 4 * list(self.columns).index(column)
+
+
+_HEADER, _BLOB = _Table(abi.MANIFEST_HEADER), _Table(abi.MANIFEST_BLOB)
+_SYMBOL, _RECIPE = _Table(abi.MANIFEST_SYMBOL), _Table(abi.MANIFEST_RECIPE)
+_HEADER_AT = len(abi.MANIFEST_MAGIC)
+_HEADER_END = _HEADER_AT + _HEADER.size
+# Where a manifest has the offset of `root` in its string pool. Offset 0 is that of an empty string.
+ROOT_AT = _HEADER_AT + _HEADER.offset("root")
 
 
 @dataclass
@@ -264,9 +291,16 @@ class _Pool:
             self.words += [len(key), *(self.string(t) for t in key)]
         return at
 
+    def add(self, kind: str, value: Any) -> int:
+        """Return the number that stands for `value` in a column of this kind."""
+        if kind == "S":
+            return self.string(value)
+        if kind == "u32":
+            return int(value)
+        return self.list(value if kind == "L" else [word for pair in value for word in pair])
 
-def _flat(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    return [word for pair in pairs for word in pair]
+    def row(self, table: _Table, values: Mapping[str, Any]) -> bytes:
+        return table.pack({name: self.add(kind, values[name]) for name, kind in table.columns.items()})
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -276,53 +310,24 @@ def encode(manifest: Manifest) -> bytes:
     blobs, symbols = bytearray(), bytearray()
     first = 0
     for i, b in enumerate(manifest.blobs):
-        texts = pool.string(b.name), pool.string(b.source), pool.string(b.digest), pool.string(b.kernel)
-        units = (pool.string(b.units.digest), b.units.host, b.units.device) if b.units else (pool.string(""), 0, 0)
-        blobs += _BLOB.pack(*texts[:2], b.recipe, texts[2], first, len(b.symbols), texts[3], *units)
+        units = b.units or Units("", 0, 0)
+        parts = {"units": units.digest, "host_recipe": units.host, "device_recipe": units.device}
+        blobs += pool.row(_BLOB, {**vars(b), "first_symbol": first, "symbol_count": len(b.symbols), **parts})
         first += len(b.symbols)
         for s in b.symbols:
-            symbols += _SYMBOL.pack(pool.string(s), i)
-    recipes = b"".join(
-        _RECIPE.pack(
-            pool.string(r.toolchain),
-            pool.string(r.toolchain_id),
-            pool.string(r.home),
-            pool.list(r.home_env),
-            pool.list(r.compile),
-            pool.list(r.link),
-            pool.list(_flat(r.env)),
-            pool.list(r.arch_flags),
-            pool.list(r.drop_env),
-        )
-        for r in manifest.recipes
-    )
-    names = [pool.string(t) for t in (manifest.library, manifest.soname, manifest.cache_name, manifest.root)]
-    names += [pool.list(manifest.archs), pool.list(_flat(manifest.eager))]
-    names += [pool.string(manifest.creator), pool.string(manifest.digest), pool.string(manifest.machine)]
-    names += [pool.list(manifest.private), pool.string(manifest.contents)]
+            symbols += _SYMBOL.pack({"name": pool.string(s), "blob": i})
+    recipes = b"".join(pool.row(_RECIPE, vars(r)) for r in manifest.recipes)
+    own = vars(manifest)
+    header = {name: pool.add(kind, own[name]) for name, kind in _HEADER.columns.items() if kind != "u32"}
     lists = struct.pack(f"<{len(pool.words)}I", *pool.words)
-    blobs_at = _HEADER.size
-    symbols_at = blobs_at + len(blobs)
-    recipes_at = symbols_at + len(symbols)
-    lists_at = recipes_at + len(recipes)
-    strings_at = lists_at + len(lists)
-    header = _HEADER.pack(
-        abi.MANIFEST_MAGIC,
-        abi.MANIFEST_VERSION,
-        strings_at + len(pool.strings),
-        len(manifest.blobs),
-        first,
-        len(manifest.recipes),
-        len(pool.words),
-        blobs_at,
-        symbols_at,
-        recipes_at,
-        lists_at,
-        strings_at,
-        len(pool.strings),
-        *names,
-    )
-    return b"".join((header, blobs, symbols, recipes, lists, pool.strings))
+    header |= {"version": abi.MANIFEST_VERSION, "blobs": len(manifest.blobs), "symbols": first}
+    header |= {"recipes": len(manifest.recipes), "words": len(pool.words), "strings_size": len(pool.strings)}
+    at = _HEADER_END
+    for name, table in (("blobs", blobs), ("symbols", symbols), ("recipes", recipes), ("lists", lists)):
+        header[f"{name}_at"] = at
+        at += len(table)
+    header |= {"strings_at": at, "size": at + len(pool.strings)}
+    return b"".join((abi.MANIFEST_MAGIC, _HEADER.pack(header), blobs, symbols, recipes, lists, pool.strings))
 
 
 def decode(data: bytes, where: str) -> Manifest:
@@ -339,15 +344,15 @@ def decode_root(data: bytes, where: str) -> str:
 
 def _decode_by(decoder: Callable[[bytes], T], data: bytes, where: str) -> T:
     """Apply `decoder` if the header is a manifest's of this version, and whole."""
-    if data[: len(abi.MANIFEST_MAGIC)] != abi.MANIFEST_MAGIC or len(data) < 16:
+    if data[:_HEADER_AT] != abi.MANIFEST_MAGIC or len(data) < _HEADER_AT + _HEADER.offset("size") + 4:
         raise FormatError(f"{where}: not a lazyck manifest", "give a lazy library, or the `manifest` of its bundle")
-    version, size = struct.unpack_from("<2I", data, 8)
+    version, size = (_number(data, _HEADER_AT + _HEADER.offset(name)) for name in ("version", "size"))
     if version != abi.MANIFEST_VERSION:
         raise FormatError(
             f"{where}: manifest version {version}, this lazyck reads version {abi.MANIFEST_VERSION}",
             "use the lazyck that built it, or build it again",
         )
-    if size > len(data) or size < _HEADER.size:
+    if size > len(data) or size < _HEADER_END:
         raise FormatError(f"{where}: cut short ({len(data)} of {size} bytes)", "copy or build it again")
     try:
         return decoder(data)
@@ -355,18 +360,21 @@ def _decode_by(decoder: Callable[[bytes], T], data: bytes, where: str) -> T:
         raise FormatError(f"{where}: damaged manifest ({e})", "copy or build it again") from e
 
 
+def _number(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "little")
+
+
 def _decode_root(data: bytes) -> str:
-    h = _HEADER.unpack_from(data)
-    at = h[11] + h[16]
+    (header,) = _HEADER.rows(data, _HEADER_AT, 1)
+    at = header["strings_at"] + header["root"]
     return os.fsdecode(data[at : data.index(b"\0", at)])
 
 
 def _decode(data: bytes) -> Manifest:
-    h = _HEADER.unpack_from(data)
-    (blob_count, symbol_count, recipe_count, word_count) = h[3:7]
-    (blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size) = h[7:13]
-    strings = data[strings_at : strings_at + strings_size]
-    words = struct.unpack_from(f"<{word_count}I", data, lists_at)
+    (header,) = _HEADER.rows(data, _HEADER_AT, 1)
+    word_count, recipe_count = header["words"], header["recipes"]
+    strings = data[header["strings_at"] : header["strings_at"] + header["strings_size"]]
+    words = struct.unpack_from(f"<{word_count}I", data, header["lists_at"])
     # Rows may share lists and strings, so that a small file could spell out terabytes.
     left = _MOST_TEXT + _MOST_SHARING * len(data)
 
@@ -387,50 +395,28 @@ def _decode(data: bytes) -> Manifest:
         flat = texts(at)
         return tuple(zip(flat[::2], flat[1::2], strict=True))
 
-    recipes = []
-    for i in range(recipe_count):
-        r = _RECIPE.unpack_from(data, recipes_at + i * _RECIPE.size)
-        recipes.append(
-            Recipe(
-                toolchain=text(r[0]),
-                toolchain_id=text(r[1]),
-                home=text(r[2]),
-                home_env=texts(r[3]),
-                compile=texts(r[4]),
-                link=texts(r[5]),
-                env=pairs(r[6]),
-                arch_flags=texts(r[7]),
-                drop_env=texts(r[8]),
-            )
-        )
+    readers: dict[str, Callable[[int], Any]] = {"S": text, "L": texts, "P": pairs}
+
+    def values(table: _Table, row: Mapping[str, int]) -> dict[str, Any]:
+        """Return the values of a row's columns, without its numbers."""
+        return {name: readers[kind](row[name]) for name, kind in table.columns.items() if kind in readers}
+
+    recipes = [Recipe(**values(_RECIPE, r)) for r in _RECIPE.rows(data, header["recipes_at"], recipe_count)]
+    names = _SYMBOL.column("name", data, header["symbols_at"], header["symbols"])
     blobs = []
     first = 0
-    for i in range(blob_count):
-        b = _BLOB.unpack_from(data, blobs_at + i * _BLOB.size)
-        if b[4] != first:
+    for i, b in enumerate(_BLOB.rows(data, header["blobs_at"], header["blobs"])):
+        if b["first_symbol"] != first:
             raise ValueError(f"the symbols of blob {i} do not follow those of the one before")
-        first += b[5]
-        if first > symbol_count:
+        first += b["symbol_count"]
+        if first > len(names):
             raise ValueError(f"blob {i} has symbols that the manifest lacks")
-        rows = _SYMBOL.iter_unpack(data[symbols_at + b[4] * _SYMBOL.size : symbols_at + (b[4] + b[5]) * _SYMBOL.size])
-        for recipe in (b[2], b[8], b[9]):
+        for recipe in (b["recipe"], b["host_recipe"], b["device_recipe"]):
             if recipe >= recipe_count:
                 raise ValueError(f"blob {i} names recipe {recipe} of {recipe_count}")
-        units = Units(made_by, b[8], b[9]) if (made_by := text(b[7])) else None
-        own = tuple(text(s) for s, _ in rows)
-        blobs.append(BlobRecord(text(b[0]), text(b[1]), b[2], text(b[3]), own, text(b[6]), units))
-    return Manifest(
-        library=text(h[13]),
-        soname=text(h[14]),
-        cache_name=text(h[15]),
-        root=text(h[16]),
-        archs=texts(h[17]),
-        eager=pairs(h[18]),
-        creator=text(h[19]),
-        digest=text(h[20]),
-        machine=text(h[21]),
-        private=texts(h[22]),
-        contents=text(h[23]),
-        recipes=tuple(recipes),
-        blobs=tuple(blobs),
-    )
+        own = values(_BLOB, b)
+        made_by = own.pop("units")
+        units = Units(made_by, b["host_recipe"], b["device_recipe"]) if made_by else None
+        symbols = tuple(map(text, names[first - b["symbol_count"] : first]))
+        blobs.append(BlobRecord(**own, recipe=b["recipe"], symbols=symbols, units=units))
+    return Manifest(**values(_HEADER, header), recipes=tuple(recipes), blobs=tuple(blobs))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 
+from _lazyck import abi
 from _lazyck.errors import UsageError
 
-_SIZE = re.compile(r"(\d+\.?\d*|\.\d+)( ?(?:([KMGT])(?:i?B)?|B))?", re.ASCII | re.IGNORECASE)
-_TOO_MANY_BYTES = 1024e12
+_NUMBER = r"(\d+\.?\d*|\.\d+)"
+_SECONDS = re.compile(_NUMBER, re.ASCII)
+_SIZE = re.compile(_NUMBER + r"( ?(?:([KMGT])(?:i?B)?|B))?", re.ASCII | re.IGNORECASE)
 _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -23,7 +25,14 @@ def size_of(text: str) -> int | None:
     if not found or (not found[2] and float(found[1]) != 0):  # a bare 20 could mean anything
         return None
     size = float(found[1]) * 1024 ** " KMGT".index((found[3] or " ").upper())
-    return int(size) if size < _TOO_MANY_BYTES else None
+    return int(size) if size < abi.TOO_MANY_BYTES else None
+
+
+def seconds_of(text: str) -> float | None:
+    """Return a number of seconds such as `90` or `0.5`, or None for anything else. The runtime
+    reads the same grammar (`seconds_in` of runtime/src/base/numbers.h)."""
+    seconds = float(text) if _SECONDS.fullmatch(text) else math.inf
+    return seconds if seconds <= abi.LONGEST_SECONDS else None
 
 
 def parse_size(text: str, what: str) -> int:

@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 from types import TracebackType
 
+from _lazyck import abi
 from _lazyck.directory import Directory
 
 
@@ -24,7 +25,7 @@ class Staging:
         host = re.sub(r"[^A-Za-z0-9._+-]", "_", socket.gethostname())
         self._name = f"{what}-{os.getpid()}@{host}-{secrets.token_hex(3)}"
         with Directory.make(cache) as root:
-            self._above = root.below(".staging", makes=True)
+            self._above = root.below(abi.CACHE_STAGING, makes=True)
         os.mkdir(self._name, 0o700, dir_fd=self._above.fd)
         self.path = self._above.path / self._name
 

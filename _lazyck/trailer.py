@@ -4,11 +4,14 @@ runtime/src/cache/entry.cpp)."""
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import dataclass
 from typing import IO
 
-SIZE = 64
-MAGIC = b"LAZYCKEN"
+from _lazyck import abi
+
+_STRUCT = struct.Struct(f"<{len(abi.ENTRY_MAGIC)}s2I{len(abi.ENTRY_TRAILER)}Q")
+SIZE = _STRUCT.size
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ def read(file: IO[bytes]) -> Trailer | None:
 def parse(data: bytes) -> Trailer | None:
     """Return the trailer at the end of `data`, or None if there is none."""
     data = data[-SIZE:]
-    if len(data) < SIZE or not data.startswith(MAGIC):
+    if len(data) < SIZE or not data.startswith(abi.ENTRY_MAGIC):
         return None
-    low, high, text = (int.from_bytes(data[at : at + 8], "little") for at in (40, 48, 56))
-    return Trailer(f"{high:016x}{low:016x}", f"{text:016x}" if text else "")
+    _magic, _version, _reserved, *numbers = _STRUCT.unpack(data)
+    row = dict(zip(abi.ENTRY_TRAILER, numbers, strict=True))
+    return Trailer(f"{row['key_high']:016x}{row['key_low']:016x}", f"{row['text']:016x}" if row["text"] else "")

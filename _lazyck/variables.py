@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from _lazyck import abi
-from _lazyck.quantities import size_of
+from _lazyck.quantities import seconds_of, size_of
 from _lazyck.user_file import is_variable
 
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-_SECONDS = re.compile(r"\d{1,9}(\.\d+)?", re.ASCII)
 _ARCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:\S*)?", re.ASCII)
 
 
@@ -55,11 +54,11 @@ def _is_jobs(value: str) -> bool:
 
 
 def _is_seconds(value: str) -> bool:
-    return _SECONDS.fullmatch(value) is not None and float(value) <= 1e9
+    return seconds_of(value) is not None
 
 
 def _is_some_time(value: str) -> bool:
-    return _is_seconds(value) and float(value) > 0
+    return bool(seconds_of(value))
 
 
 def _is_archs(value: str) -> bool:

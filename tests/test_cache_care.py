@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import pwd
 import shlex
 import shutil
 import subprocess
@@ -22,7 +23,10 @@ from cache_histories import event, said, write_history
 from support import REPOSITORY, Lazyck, wait_until
 
 from _lazyck.cache.entries import read_holdings
+from _lazyck.config import cache_dir
+from _lazyck.errors import UsageError
 from _lazyck.history import read_history
+from _lazyck.layout import root_of
 from _lazyck.manifest import encode
 
 STRANGER = 12346
@@ -50,15 +54,63 @@ def private(directory: Path) -> Path:
 # -- where it is -----------------------------------------------------------------------------------
 
 
+ACCOUNT = pwd.getpwuid(os.geteuid()).pw_dir
+# Pairs of an environment and the cache that it names, or None if that is refused.
+PLACES: list[tuple[dict[str, str | None], str | None]] = [
+    ({"LAZYCK_CACHE_DIR": "/x//y/./z/"}, "/x/y/z"),
+    ({"LAZYCK_CACHE_DIR": "//x"}, "/x"),
+    ({"LAZYCK_CACHE_DIR": "/x/..y/.z"}, "/x/..y/.z"),
+    ({"LAZYCK_CACHE_DIR": "/x/../y"}, None),
+    ({"LAZYCK_CACHE_DIR": "x"}, None),
+    ({"LAZYCK_CACHE_DIR": "/./"}, None),
+    ({"LAZYCK_CACHE_DIR": "/x", "LAZYCK_NAME": "../up"}, None),
+    ({"XDG_CACHE_HOME": "/x"}, "/x/lazyck"),
+    ({"XDG_CACHE_HOME": "//x//"}, "/x/lazyck"),
+    ({"XDG_CACHE_HOME": "/"}, "/lazyck"),
+    ({"XDG_CACHE_HOME": "/x/../y"}, None),
+    ({"XDG_CACHE_HOME": "x"}, "/h/.cache/lazyck"),
+    ({"XDG_CACHE_HOME": "/x", "HOME": ""}, "/x/lazyck"),
+    ({"LAZYCK_NAME": "mine"}, "/h/.cache/mine"),
+    ({"LAZYCK_NAME": "my..own"}, "/h/.cache/my..own"),
+    ({"LAZYCK_NAME": "../up"}, None),
+    ({"LAZYCK_NAME": "a/b"}, None),
+    ({"LAZYCK_NAME": ".."}, None),
+    ({"LAZYCK_NAME": ".mine"}, None),
+    ({"HOME": "/h/../i"}, None),
+    ({"HOME": "/"}, "/.cache/lazyck"),
+    ({"HOME": "h"}, f"{ACCOUNT}/.cache/lazyck"),
+    ({"HOME": ""}, f"{ACCOUNT}/.cache/lazyck"),
+    ({"HOME": None}, f"{ACCOUNT}/.cache/lazyck"),
+]
+
+
+def test_commands_and_the_runtime_have_one_rule_for_where_the_cache_is(
+    bundle: Bundle, rt_tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LAZYCK_CACHE_DIR", "LAZYCK_NAME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    wanted, of_runtime, of_commands = [], [], []
+    for given, place in PLACES:
+        env = {k: v for k, v in {**os.environ, "HOME": "/h", **given}.items() if v is not None}
+        argv = [rt_tool, "path", "--from", bundle.file, "one"]
+        told = subprocess.run(argv, env=env, capture_output=True, text=True)
+        entry = Path(told.stdout.strip())
+        wanted.append((given, place))
+        of_runtime.append((given, str(root_of(entry)) if told.returncode == 0 else None))
+        try:
+            of_commands.append((given, str(cache_dir(env))))
+        except UsageError:
+            of_commands.append((given, None))
+    assert of_runtime == wanted
+    assert of_commands == wanted
+
+
 @pytest.mark.parametrize(
     "env",
     [
         {"LAZYCK_CACHE_DIR": "/tmp//x/./y/"},
         {"XDG_CACHE_HOME": "/tmp/x"},
-        {"XDG_CACHE_HOME": "relative", "HOME": "/tmp/h"},
         {"HOME": "/tmp/h", "LAZYCK_NAME": "mine"},
-        {"HOME": ""},
-        {"HOME": "relative"},
     ],
     ids=str,
 )
@@ -72,9 +124,9 @@ def test_dir_prints_where_the_runtime_looks(
         monkeypatch.delenv(name, raising=False)
     full = {**os.environ, **env}
     path = subprocess.run([rt_tool, "path", "--from", bundle.file], env=full, capture_output=True, text=True).stdout
-    assert said(lazyck, "dir", "--manifest", bundle.file, env=env) == f"{Path(path.strip()).parents[3]}\n"
+    assert said(lazyck, "dir", "--manifest", bundle.file, env=env) == f"{root_of(Path(path.strip()))}\n"
     if not baked:
-        assert said(lazyck, "dir", env=env) == f"{Path(path.strip()).parents[3]}\n"
+        assert said(lazyck, "dir", env=env) == f"{root_of(Path(path.strip()))}\n"
 
 
 # -- list and stats --------------------------------------------------------------------------------

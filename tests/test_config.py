@@ -14,6 +14,9 @@ from bundles import Bundle, make_bundle
 from support import Lazyck
 
 from _lazyck import abi
+from _lazyck.configuration import examine
+from _lazyck.doctor import directories
+from _lazyck.toolchains.check import State
 from _lazyck.variables import BY_NAME
 
 CACHE = "LAZYCK_CACHE_DIR"
@@ -70,6 +73,25 @@ def test_config_says_what_is_wrong(lazyck: Lazyck, user_file: Path) -> None:
     assert f"{user_file}:2: not LAZYCK_NAME=VALUE: 'export LAZYCK_LOG=warn'" in done.stdout
     assert "gopher" in done.stdout and "secret" not in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"XDG_CACHE_HOME": "/x/../y"}, "XDG_CACHE_HOME or HOME gives the cache '/x/../y/lazyck'"),
+        ({"LAZYCK_CACHE_DIR": "x"}, "must be an absolute path"),
+        ({"LAZYCK_NAME": "../up"}, ""),  # another setting says so
+    ],
+)
+def test_a_cache_that_the_runtime_refuses_is_said(env: dict[str, str], said: str) -> None:
+    env = {"HOME": "/h", **env}
+    (setting,) = (s for s in examine(env).settings if s.name == "LAZYCK_CACHE_DIR")
+    assert said in setting.problem
+    assert bool(said) == bool(setting.problem)
+    (check,) = directories(env)
+    assert check.state is State.MISSING
+    assert (said or "LAZYCK_NAME='../up'") in check.detail
+    assert check.install
 
 
 def test_any_command_warns_of_an_unknown_variable(lazyck: Lazyck, user_file: Path, bundle: Bundle) -> None:

@@ -13,7 +13,8 @@ INTERFACE = REPOSITORY / "lazyck"
 RANKS = {
     "visible": -1,
     "errors": 0, "abi": 0,
-    "command": 1, "config": 1, "directory": 1, "quantities": 1, "trailer": 1, "user_file": 1, "variables": 1,
+    "command": 1, "config": 1, "directory": 1, "layout": 1, "quantities": 1, "trailer": 1, "user_file": 1,
+    "variables": 1,
     "manifest": 2, "tarball": 2, "proc": 2, "files": 2, "settings": 2, "profile": 2, "history": 2,
     "staging": 2, "terminal": 2, "waiting": 2,
     "toolchains": 3, "costs": 3, "coverage": 3,
@@ -31,6 +32,7 @@ WITHIN_RANK = {
     ("user_file", "variables"),
     ("variables", "config"),
     ("terminal", "waiting"),
+    ("quantities", "config"),
     ("quantities", "variables"),
     ("files", "settings"),
     ("files", "manifest"),

@@ -39,7 +39,7 @@ MANIFEST = Manifest(
     library="libx", soname="libx.so", cache_name="shelf", root="/bundle", archs=("80", "90"),
     recipes=(RECIPE, replace(RECIPE, compile=("lazyck-unit", "host")), replace(RECIPE, compile=("lazyck-unit", "dev"))),
     blobs=BLOBS, eager=tuple(map(to_pair, EAGER)), creator="lazyck test", digest="ef" * 32, machine="x86_64",
-    private=(private_name("state", "libx.so"),), contents="12" * 32,
+    private_names=(private_name("state", "libx.so"),), contents="12" * 32,
 )  # fmt: skip
 
 

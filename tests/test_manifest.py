@@ -4,12 +4,14 @@ refused."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
+from dataclasses import replace
 
 import pytest
 
 from _lazyck import abi
 from _lazyck.errors import FormatError
-from _lazyck.manifest import BlobRecord, Manifest, Recipe, decode, decode_records, decode_root, encode
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, decode, decode_records, decode_root, encode
 
 ODD = 'a path with spaces/"quotes"/back\\slash/new\nline/\udcff'
 RECIPE = Recipe(
@@ -76,3 +78,12 @@ def test_another_version_is_named() -> None:
 def test_other_bytes_are_no_record() -> None:
     with pytest.raises(FormatError, match="not a record"):
         decode_records(b"hello, world, this is no record", "x.o")
+
+
+def test_the_bytes_of_a_version_stay_as_they_are() -> None:
+    # Libraries that were built with this version of the format are read for ever. Another layout
+    # needs another version.
+    full = replace(MANIFEST, machine="x86_64", private_names=("p.lazyck.1",), contents="12" * 32)
+    parts = replace(MANIFEST.blobs[0], kernel="one\t*\t\t\t", units=Units("fe", 1, 0))
+    data = encode(replace(full, blobs=(parts, *MANIFEST.blobs[1:])))
+    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (6, "586a7a59258261a2")

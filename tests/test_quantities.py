@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ from bundles import make_bundle
 from shown_sizes import SHOWN
 from support import HERE, REPOSITORY
 
+from _lazyck import abi
+from _lazyck.config import seconds
 from _lazyck.errors import UsageError
-from _lazyck.quantities import parse_age, parse_size, show_seconds, show_size, size_of
+from _lazyck.prebuild.reapi.action import compile_seconds
+from _lazyck.quantities import parse_age, parse_size, seconds_of, show_seconds, show_size, size_of
 from _lazyck.runtime.objects import SOURCES
+from _lazyck.variables import BY_NAME
 
 # Each text has its size in bytes, or None if it is no size.
 SIZES: dict[str, int | None] = {
@@ -26,37 +31,68 @@ SIZES: dict[str, int | None] = {
     "1Gi": None, "1 000K": None, " 1G": None, "1G ": None, "0 ": None, "1  G": None, "1.2.3G": None, "١G": None,
     "1000T": None, "9" * 400 + "G": None, "20 gigs": None, "1\u212a": None,
 }  # fmt: skip
+# Each text has its number of seconds, or None if it is none.
+SECONDS: dict[str, float | None] = {
+    "0": 0, "90": 90, "0.5": 0.5, ".5": 0.5, "5.": 5, "007": 7, "12345678": 12345678, "1000000000": 1e9,
+    "": None, ".": None, "1000000001": None, "9" * 400: None, "-1": None, "+1": None, " 1": None, "1 ": None,
+    "10s": None, "1e3": None, "inf": None, "nan": None, "1_000": None, "1.2.3": None, "0,5": None, "١": None,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build a program that reads sizes (`read TEXT…`) or writes them (`show N…`) as the runtime
-    does."""
+    """Build a program that reads sizes (`read TEXT…`) or seconds (`seconds TEXT…`), or writes sizes
+    (`show N…`), as the runtime does."""
     where = tmp_path_factory.mktemp("sizes")
+    (where / "lazyck_abi.h").write_text(abi.render_header())
     (where / "main.cpp").write_text(
         '#include <cstdio>\n#include <cstdlib>\n#include <string>\n#include "base/numbers.h"\n'
+        "using namespace lazyck::rt;\n"
         "int main(int argc, char** argv) {\n"
+        "    const std::string verb = argv[1];\n"
         "    for (int i = 2; i < argc; ++i) {\n"
-        '        const auto size = argv[1] == std::string("read") ? lazyck::rt::size_in(argv[i]) : std::nullopt;\n'
-        '        if (argv[1] == std::string("show")) std::puts(lazyck::rt::size_text(std::atof(argv[i])).c_str());\n'
-        '        else if (size) std::printf("%.0f\\n", static_cast<double>(static_cast<long>(*size)));\n'
+        '        if (verb == "show") {\n'
+        "            std::puts(size_text(std::atof(argv[i])).c_str());\n"
+        "            continue;\n"
+        "        }\n"
+        '        const auto value = verb == "read" ? size_in(argv[i]) : seconds_in(argv[i]);\n'
+        "        const double whole = value ? static_cast<double>(static_cast<long>(*value)) : 0;\n"
+        '        if (value) std::printf("%.1f\\n", verb == "read" ? whole : *value);\n'
         '        else std::puts("None");\n'
         "    }\n"
         "}\n"
     )
     sources = [str(where / "main.cpp"), str(SOURCES / "base/numbers.cpp")]
-    argv = [HERE.cxx, "-std=c++17", "-iquote", str(SOURCES), *sources, "-o", str(where / "ask")]
+    argv = [HERE.cxx, "-std=c++17", "-iquote", str(SOURCES), "-I", str(where), *sources, "-o", str(where / "ask")]
     subprocess.run(argv, check=True)
     return where / "ask"
 
 
+def read_by(asked: Path, verb: str, texts: Iterable[str]) -> dict[str, float | None]:
+    """Return what the runtime reads in each text."""
+    said = subprocess.run([str(asked), verb, *texts], capture_output=True, text=True, check=True).stdout.splitlines()
+    return {text: None if line == "None" else float(line) for text, line in zip(texts, said, strict=True)}
+
+
 def test_commands_and_the_runtime_read_the_same_sizes(asked: Path) -> None:
-    said = subprocess.run([str(asked), "read", *SIZES], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert dict(zip(SIZES, said, strict=True)) == {text: str(size) for text, size in SIZES.items()}
+    assert read_by(asked, "read", SIZES) == SIZES
     assert {text: size_of(text) for text in SIZES} == SIZES
     assert parse_size("1.5GB", "x") == 3 << 29
     with pytest.raises(UsageError, match="x '20': not a size"):
         parse_size("20", "x")
+
+
+def test_commands_and_the_runtime_read_the_same_times(asked: Path) -> None:
+    assert read_by(asked, "seconds", SECONDS) == SECONDS
+    assert {text: seconds_of(text) for text in SECONDS} == SECONDS
+    for text, value in SECONDS.items():  # wherever a command reads one
+        env = {name: text for name in ("LAZYCK_REMOTE_TIMEOUT", "LAZYCK_COMPILE_TIMEOUT")}
+        assert compile_seconds(env) == (value or 0.0)
+        assert (BY_NAME["LAZYCK_LOCK_TIMEOUT"].problem(text) == "") == (value is not None or not text)
+        try:
+            assert seconds(env, "LAZYCK_REMOTE_TIMEOUT", 7) == (value if text else 7)
+        except UsageError:
+            assert not value
 
 
 def test_commands_and_the_runtime_show_sizes_alike_and_read_what_they_show(asked: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,9 @@ from _lazyck import abi, terminal
 from _lazyck.config import cache_dir
 from _lazyck.directory import Directory, find_root, read_leaves
 from _lazyck.errors import LazyckError, UsageError
+from _lazyck.layout import ENTRY, SEEN, Place, is_of_entry, log_of, split_leaf
 from _lazyck.quantities import counted, show_seconds, show_size
-from _lazyck.variables import BY_NAME
 from _lazyck.visible import visible
-
-_ENTRY = re.compile(r"(?P<blob>.+)-(?P<digest>[0-9a-f]{16})\.so")
-_ENDS = (".so", ".log", ".so.seen")  # ends of the names of an entry's files
 
 # The orders in which entries can be sorted, with their sort keys.
 ORDERS: Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]] = {
@@ -47,14 +43,11 @@ class CacheEntry:
     @property
     def log(self) -> Path:
         """The path of the compiler's output. The file need not exist."""
-        return self.path.with_suffix(".log")
+        return log_of(self.path)
 
 
 def cache_of(env: Mapping[str, str]) -> Path:
     """Return the cache that the environment names, by the runtime's rules. Raises `UsageError`."""
-    for name in (abi.ENV_CACHE_DIR, abi.ENV_NAME):
-        if problem := BY_NAME[name].problem(env.get(name, "")):
-            raise UsageError(f"{name}={env[name]!r}: {problem}", f"correct or unset {name}")
     found = cache_dir(env)
     if found is None:
         raise UsageError("no home directory for the cache", f"set {abi.ENV_CACHE_DIR}")
@@ -83,18 +76,6 @@ def cache_to_read(env: Mapping[str, str]) -> tuple[Path, bool]:
     if not found:
         terminal.say(f"there is no cache at {visible(str(cache))} yet")
     return cache, found
-
-
-def parse(path: Path) -> tuple[str, str, str, str, str] | None:
-    """Return (library, archs, build, blob, digest) from the path of an entry, or None for another
-    file."""
-    return _parse(path.parents[1].name, path.parent.name, path.name)
-
-
-def _parse(library: str, directory: str, name: str) -> tuple[str, str, str, str, str] | None:
-    found = _ENTRY.fullmatch(name)
-    archs, dash, build = directory.partition("-")
-    return (library, archs, build, found["blob"], found["digest"]) if found and dash else None
 
 
 @dataclass(frozen=True)
@@ -134,22 +115,25 @@ def read_holdings(cache: Path) -> Holdings:
 def _statuses(leaf: Directory, blob: str = "") -> dict[str, os.stat_result]:
     """Return the status of each file of an entry in `leaf`, or only of the entries of `blob`,
     sorted by name."""
-    names = (n for n in leaf.names() if n.startswith(blob) and (n.endswith(_ENDS) or ".so.bad-" in n))
+    names = (n for n in leaf.names() if n.startswith(blob) and is_of_entry(n))
     return {name: info for name in names if (info := leaf.status(name))}
 
 
 def _entries_in(leaf: Directory, statuses: Mapping[str, os.stat_result], blob: str = "") -> Iterator[CacheEntry]:
     for name, info in statuses.items():
-        names = _parse(leaf.path.parent.name, leaf.path.name, name)
-        if names is None or blob not in ("", names[3]) or not stat.S_ISREG(info.st_mode):
+        at = Place.of(leaf.path / name)
+        if not at.is_entry or not at.build or blob not in ("", at.blob) or not stat.S_ISREG(info.st_mode):
             continue
-        seen = statuses.get(f"{name}.seen", info)
-        yield CacheEntry(leaf.path / name, *names, info.st_size, info.st_mtime, max(seen.st_mtime, info.st_mtime))
+        seen = statuses.get(name.removesuffix(ENTRY) + SEEN, info)
+        used = max(seen.st_mtime, info.st_mtime)
+        yield CacheEntry(
+            leaf.path / name, at.library, at.archs, at.build, at.blob, at.digest, info.st_size, info.st_mtime, used
+        )
 
 
 def _read_preambles(cache: Path) -> list[int]:
     root = find_root(cache)
-    found = root.find(".preambles") if root else None
+    found = root.find(abi.CACHE_PREAMBLES) if root else None
     return [_bytes_in(found, name) for name in found.names()] if found else []
 
 
@@ -157,7 +141,7 @@ def leaves_of(cache: Path, library: str, arch: str) -> list[str]:
     """Return the paths of the directories with the entries of a library and for an arch, selected
     as `choose` does. Raises `RefusedError` for a refused root."""
     paths = (leaf.path for leaf in read_leaves(cache))
-    return [str(p) for p in paths if library in ("", p.parent.name) and _is_for(p.name.partition("-")[0], arch)]
+    return [str(p) for p in paths if library in ("", p.parent.name) and _is_for(split_leaf(p.name)[0], arch)]
 
 
 def _bytes_in(directory: Directory, name: str) -> int:

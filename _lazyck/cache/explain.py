@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck import abi, trailer
-from _lazyck.cache.entries import CacheEntry, parse
+from _lazyck.cache.entries import CacheEntry
 from _lazyck.directory import RefusedError, opened_in
+from _lazyck.layout import Place, root_of, split_build
 from _lazyck.manifest import Manifest, Recipe
 from _lazyck.prebuild.entries import Entry
 from _lazyck.quantities import show_seconds
 from _lazyck.visible import visible
 
-_SALT = re.compile(r"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{12})")
-_MACHINES = {62: "x86_64", 183: "aarch64"}  # by e_machine
 _HEAD_SIZE = 20  # bytes of an ELF file, up to its e_machine
 _LONGEST_COMMAND = 16 << 20
 _IN_BUNDLE = f"(?:/|{abi.BUNDLE_LINK})"
@@ -77,7 +76,7 @@ def _text_of(path: Path) -> str:
     """Return the text key in the trailer of an entry, or an empty string if it has none or cannot
     be read."""
     try:
-        with opened_in(path.parents[3], path) as f:
+        with opened_in(root_of(path), path) as f:
             found = trailer.read(f)
     except (RefusedError, OSError):
         return ""
@@ -87,7 +86,7 @@ def _text_of(path: Path) -> str:
 def problem_of(path: Path, machine: str) -> str:
     """Return why an entry is in its place but is not used, as far as can be told from outside."""
     try:
-        with opened_in(path.parents[3], path) as f:
+        with opened_in(root_of(path), path) as f:
             head = f.read(_HEAD_SIZE)
             found = trailer.read(f)
     except RefusedError as e:
@@ -96,7 +95,7 @@ def problem_of(path: Path, machine: str) -> str:
         return f"it cannot be read: {e.strerror}"
     if found is None or len(head) < _HEAD_SIZE:
         return "it is cut short, or was not written by lazyck"
-    is_for = _MACHINES.get(int.from_bytes(head[18:20], "little"), "another machine")
+    is_for = abi.machine_name(int.from_bytes(head[18:20], "little"))
     if machine and is_for != machine:
         return f"it is for {is_for}, but the library is for {machine}"
     return (
@@ -107,22 +106,19 @@ def problem_of(path: Path, machine: str) -> str:
 
 def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: str) -> tuple[Difference, ...]:
     """Return the ingredients in which the key of `other` differs from that of `entry`."""
-    wanted = parse(entry.path)
-    if wanted is None:
-        return ()
-    library, archs, build, _, digest = wanted
-    toolchain, salt = (build[:-13], build[-12:]) if extra_key else (build, "")
+    wanted = Place.of(entry.path)
+    toolchain, salt = split_build(wanted.build) if extra_key else (wanted.build, "")
     their_toolchain, their_salt = _split_build(other.build, toolchain)
     found = []
-    if other.library != library:
-        found.append(Difference("library", library, other.library))
-    if other.archs != archs:
-        found.append(Difference("arch", archs, other.archs))
+    if other.library != wanted.library:
+        found.append(Difference("library", wanted.library, other.library))
+    if other.archs != wanted.archs:
+        found.append(Difference("arch", wanted.archs, other.archs))
     if their_toolchain != toolchain:
         found.append(Difference("toolchain", toolchain, their_toolchain))
     if their_salt != salt:
         found.append(Difference(abi.ENV_EXTRA_CACHE_KEY, salt and "set", their_salt and f"another (hash {their_salt})"))
-    if other.digest != digest:
+    if other.digest != wanted.digest:
         found.append(_digest_difference(manifest, entry, other))
     return tuple(found)
 
@@ -130,10 +126,7 @@ def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: 
 def _split_build(build: str, toolchain: str) -> tuple[str, str]:
     """Return (toolchain, hash of the extra key). The name of a toolchain may end like such a
     hash."""
-    if build == toolchain:
-        return build, ""
-    found = _SALT.fullmatch(build)
-    return (found["toolchain"], found["salt"]) if found else (build, "")
+    return (build, "") if build == toolchain else split_build(build)
 
 
 def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> Difference:
@@ -151,7 +144,7 @@ def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> D
 def read_command(log: Path) -> list[str] | None:
     """Return the compile command at the head of an entry's log, or None."""
     try:
-        with opened_in(log.parents[3], log) as f:
+        with opened_in(root_of(log), log) as f:
             line = f.readline(_LONGEST_COMMAND).decode(errors="surrogateescape")
         words = shlex.split(line[2:]) if line.startswith("$ ") else None
         # lazyck-unit may stand before the project's own command (units/src/main.cpp).

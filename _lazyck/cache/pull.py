@@ -14,6 +14,7 @@ from _lazyck.cache.transfer import Item, Outcome, Reporter, add_up, run
 from _lazyck.costs import keep_guess
 from _lazyck.directory import directory_below
 from _lazyck.errors import LazyckError
+from _lazyck.layout import root_of
 from _lazyck.prebuild.entries import Entry
 from _lazyck.remote import EntryName, Listener, Remote
 from _lazyck.remote.record import Record
@@ -79,7 +80,7 @@ class _Puller:
         return Outcome(PULLED, (item.entry.name,), size) if size else self._without(item)
 
     def _fetch(self, item: Item) -> Outcome:
-        make_private(item.path.parents[3], item.path.parent)
+        make_private(root_of(item.path), item.path.parent)
         fetched = self._remote.fetch(item.entry, item.path)
         if fetched:
             self._records[item.entry.name] = fetched.record

@@ -13,6 +13,7 @@ from _lazyck.cache.transfer import Item, Outcome, Quiet, add_up, run
 from _lazyck.costs import read_last
 from _lazyck.directory import RefusedError, opened_in
 from _lazyck.errors import RemoteError
+from _lazyck.layout import log_of, root_of
 from _lazyck.remote import Listener, Remote
 from _lazyck.remote.provenance import Making, read_making
 
@@ -68,7 +69,7 @@ def _look(share: Share, remote: Remote, items: Sequence[Item]) -> tuple[list[Ite
 
 def _making(path: Path) -> Making | None:
     """Return what the log beside an entry says of its compile, or None if it says nothing."""
-    with contextlib.suppress(OSError, RefusedError), opened_in(path.parents[3], path.with_suffix(".log")) as log:
+    with contextlib.suppress(OSError, RefusedError), opened_in(root_of(path), log_of(path)) as log:
         return read_making(log)
     return None
 
@@ -79,11 +80,11 @@ def _send(remote: Remote, item: Item) -> Outcome:
     e = item.entry
     took = None
     with contextlib.suppress(OSError):
-        took = read_last(item.path.parents[3], e.library, e.blob, e.archs)
+        took = read_last(root_of(item.path), e.library, e.blob, e.archs)
     try:
         # The open file is what is read and signed, even if the directories above the cache are
         # exchanged.
-        with opened_in(item.path.parents[3], item.path) as own:
+        with opened_in(root_of(item.path), item.path) as own:
             has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)), _making(item.path))
     except RefusedError as error:
         return Outcome(PUSHED, refused=(error.message,))

@@ -14,6 +14,7 @@ from typing import Any
 
 from _lazyck import abi, proc
 from _lazyck.errors import CommandError, LazyckError
+from _lazyck.layout import ENTRY, Place
 from _lazyck.manifest import Manifest
 from _lazyck.postbuild.objects.elf import read_shared
 from _lazyck.prebuild import blob_names
@@ -37,7 +38,7 @@ class Verified:
     @property
     def damaged(self) -> list[str]:
         """The entries with a problem, without directories that were skipped."""
-        return [path for path, _ in self.problems if path.endswith(".so")]
+        return [path for path, _ in self.problems if path.endswith(ENTRY)]
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def expected_symbols(rt: Path, library: Path, manifest: Manifest, env: Mapping[s
     everything = blob_names.select(manifest, [], True)
     symbols = {b.name: b.symbols for b in manifest.blobs}
     return [
-        Expected(library, e.path.parents[1].name, e.path.name, tuple(symbols[e.name]))
+        Expected(library, Place.of(e.path).library, e.path.name, tuple(symbols[e.name]))
         for e in all_entries(rt, library, everything, "", env)
     ]
 
@@ -93,7 +94,8 @@ def check_symbols(verified: Verified, expected: Iterable[Expected]) -> Verified:
     wanted = {(e.directory, e.name): e for e in expected}
 
     def problem_of(path: str, problem: str) -> str:
-        one = wanted.get((Path(path).parents[1].name, Path(path).name))
+        place = Place.of(Path(path))
+        one = wanted.get((place.library, place.name))
         if problem or one is None:
             return problem
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from _lazyck import abi
 from _lazyck.check.ahead import Unit
 from _lazyck.check.objects import BlobObject
 from _lazyck.errors import ToolchainError
@@ -42,7 +43,7 @@ def vague_names(unit: Unit, blob: BlobObject, wanted: frozenset[str], env: Mappi
     to_ir = (*toolchain.host_only, "-S", "-emit-llvm")
     if identity.startswith(("clang", "hip")) and not compile_one(unit.blob, again, env, to_ir).status:
         return merged & frozenset(_discardable(again.read_text("utf-8", "surrogateescape")))
-    passing = "-Xcompiler" if call.toolchain == "cuda" else ""
+    passing = "-Xcompiler" if call.toolchain == abi.TOOLCHAIN_CUDA else ""
     more = [word for flag in _EXPLICIT_ONLY for word in (passing, flag) if word]
     if compile_one(unit.blob, again, env, (*toolchain.host_only, *more)).status:
         return frozenset()

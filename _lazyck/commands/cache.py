@@ -20,6 +20,7 @@ from _lazyck.commands.quiet import QUIET
 from _lazyck.config import environment
 from _lazyck.costs import read_costs
 from _lazyck.errors import UsageError
+from _lazyck.layout import Place
 from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild import blob_names, progress
 from _lazyck.prebuild.entries import all_entries, tool
@@ -265,8 +266,7 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     rt = tool(env)
     found_packs = packs.installed_packs(rt, library, env)
     for entry in all_entries(rt, library, chosen, gpu_archs, env):
-        stem = entry.path.stem.rpartition("-")[0]
-        same = list(entries.read_entries(entry.root, stem))
+        same = list(entries.read_entries(entry.root, Place.of(entry.path).blob))
         found = explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""))
         click.echo(explain.render(found, now))
         for pack in found_packs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -255,8 +256,10 @@ def shipped_costs(manifest_file: Path, manifest: Manifest) -> Path:
 def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:
     """Return what the compiles took before, according to the cache that is filled and the user's
     own."""
-    own = cache_dir(environment())
-    caches = dict.fromkeys([*(e.root for e in found), *([own] if own else [])])
+    caches = dict.fromkeys(e.root for e in found)
+    with contextlib.suppress(UsageError):  # another cache may be filled
+        if own := cache_dir(environment()):
+            caches[own] = None
     return read_costs(caches, {e.cost_key[0] for e in found})
 
 

@@ -18,7 +18,7 @@ List header_question(const Conf* conf, const Command* cmd) {
     for (size_t i = 0; i < cmd->args.n; i++) {
         const char* word = cmd->args.v[i];
         const Rule* rule = word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
-        size_t more = rule && rule->mode == 's' && i + 1 < cmd->args.n;
+        size_t more = rule && rule->mode == LAZYCK_MODE_SEPARATE && i + 1 < cmd->args.n;
         if (!rule || !strchr(k_outputs, rule->role)) {
             push(&argv, map_text(&conf->path_map, word));
             if (more) push(&argv, map_text(&conf->path_map, cmd->args.v[i + 1]));

@@ -49,84 +49,84 @@ static void take_host_options(const Conf* conf, Command* cmd, const char* value)
     while (*value) {
         size_t n = strcspn(value, ", \t\n");
         const Rule* rule = n ? find_rule(conf, join_text("-Xcompiler", ",", copy_text(value, n))) : NULL;
-        if (rule && rule->role == 'C') refuse(&cmd->compile_refusal, rule->reason);
+        if (rule && rule->role == LAZYCK_ROLE_REFUSE_COMPILE) refuse(&cmd->compile_refusal, rule->reason);
         value += n + (value[n] != 0);
     }
 }
 
 static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const char* value) {
     switch (rule->role) {
-        case 'c':
+        case LAZYCK_ROLE_COMPILE:
             cmd->compiles = true;
             break;
-        case 'o':
+        case LAZYCK_ROLE_OUTPUT:
             cmd->output = value;
             break;
-        case 'x':
+        case LAZYCK_ROLE_LANGUAGE:
             if (!cmd->inputs.n) cmd->language = value;  // later ones do not apply to the source before them
             break;
-        case 'd':
-        case 'u':
-            cmd->omits_system_headers = rule->role == 'u';
+        case LAZYCK_ROLE_DEPEND:
+        case LAZYCK_ROLE_DEPEND_USER:
+            cmd->omits_system_headers = rule->role == LAZYCK_ROLE_DEPEND_USER;
             cmd->depends = true;
             break;
-        case 'P':
+        case LAZYCK_ROLE_DEPEND_PHONY:
             cmd->has_phony_targets = true;
             break;
-        case 'D':
+        case LAZYCK_ROLE_DEPEND_FILE:
             cmd->depfile = value;
             break;
-        case 't':
+        case LAZYCK_ROLE_DEPEND_TARGET:
             push(&cmd->targets, value);
             break;
-        case 'q':
+        case LAZYCK_ROLE_DEPEND_QUOTED:
             push(&cmd->targets, quote_for_make(value));
             break;
-        case 'w':
-        case 'W':
-            cmd->omits_system_headers = rule->role == 'W';
+        case LAZYCK_ROLE_DEPEND_WORDS:
+        case LAZYCK_ROLE_DEPEND_WORDS_USER:
+            cmd->omits_system_headers = rule->role == LAZYCK_ROLE_DEPEND_WORDS_USER;
             cmd->depends = true;
             cmd->depfile = copy_text(value, strcspn(value, ","));
             break;
-        case k_include_dir:
-        case k_include_quote:
-        case k_include_system:
-        case k_include_after:
-        case k_include_file:
+        case LAZYCK_ROLE_INCLUDE:
+        case LAZYCK_ROLE_INCLUDE_QUOTED:
+        case LAZYCK_ROLE_INCLUDE_SYSTEM:
+        case LAZYCK_ROLE_INCLUDE_AFTER:
+        case LAZYCK_ROLE_INCLUDE_FILE:
             add_includes(conf, cmd, rule->role, value);
             break;
-        case 'E':
+        case LAZYCK_ROLE_INCLUDE_OTHER:
             if (names_headers(rule->text) || names_headers(value)) cmd->has_other_includes = true;
             break;
-        case 'l':
+        case LAZYCK_ROLE_LIBRARY:
             push(&cmd->libraries, value);
             break;
-        case 'L':
+        case LAZYCK_ROLE_LIBRARY_DIR:
             push(&cmd->library_dirs, value);
             break;
-        case 'k':
+        case LAZYCK_ROLE_LINKER:
             add_linker_words(cmd, value);
             break;
-        case 'b':
+        case LAZYCK_ROLE_HOST_COMPILER:
             cmd->host_compiler = value;
             break;
-        case 'h':
+        case LAZYCK_ROLE_HOST_OPTIONS:
             if (names_headers(value)) cmd->has_other_includes = true;
             take_host_options(conf, cmd, value);
             break;
-        case 'm':
+        case LAZYCK_ROLE_TARGET:
             cmd->target = value;
             break;
-        case 'S':
+        case LAZYCK_ROLE_STATIC:
             cmd->links_statically = true;
             break;
-        case 'R':
+        case LAZYCK_ROLE_REFUSE:
             refuse(&cmd->refusal, rule->reason);
             break;
-        case 'C':
+        case LAZYCK_ROLE_REFUSE_COMPILE:
             refuse(&cmd->compile_refusal, rule->reason);
             break;
-        case 'T':
+        case LAZYCK_ROLE_REFUSE_IF_TRUE:
             if (!strcasecmp(value, "true")) refuse(&cmd->compile_refusal, rule->reason);
             break;
         default:
@@ -144,8 +144,8 @@ static void parse(const Conf* conf, Command* cmd) {
         const Rule* rule = find_rule(conf, word);
         if (!rule) continue;
         const char* value = "";
-        if (rule->mode == 'p') value = word + rule->size;
-        if (rule->mode == 's') {
+        if (rule->mode == LAZYCK_MODE_PREFIX) value = word + rule->size;
+        if (rule->mode == LAZYCK_MODE_SEPARATE) {
             if (i + 1 == cmd->args.n)
                 refuse(&cmd->refusal, "unsupported-option");  // the compiler reports the error
             else
@@ -154,6 +154,23 @@ static void parse(const Conf* conf, Command* cmd) {
         take_option(conf, cmd, rule, value);
     }
 }
+
+// Lists roles of options, each list with a NUL behind it.
+static const char k_of_compiler[] = {LAZYCK_ROLE_REFUSE_IF_TRUE, LAZYCK_ROLE_HOST_OPTIONS, LAZYCK_ROLE_HOST_COMPILER,
+                                     0};
+static const char k_of_headers[] = {LAZYCK_ROLE_INCLUDE,       LAZYCK_ROLE_INCLUDE_QUOTED, LAZYCK_ROLE_INCLUDE_SYSTEM,
+                                    LAZYCK_ROLE_INCLUDE_AFTER, LAZYCK_ROLE_INCLUDE_FILE,   0};
+static const char k_of_refusal[] = {LAZYCK_ROLE_REFUSE, LAZYCK_ROLE_REFUSE_COMPILE, 0};
+static const char k_of_files[] = {LAZYCK_ROLE_OUTPUT,
+                                  LAZYCK_ROLE_LANGUAGE,
+                                  LAZYCK_ROLE_DEPEND,
+                                  LAZYCK_ROLE_DEPEND_USER,
+                                  LAZYCK_ROLE_DEPEND_FILE,
+                                  LAZYCK_ROLE_DEPEND_TARGET,
+                                  LAZYCK_ROLE_DEPEND_QUOTED,
+                                  LAZYCK_ROLE_DEPEND_WORDS,
+                                  LAZYCK_ROLE_DEPEND_WORDS_USER,
+                                  0};
 
 // Handles variables whose words the driver adds to its own options: they too can turn a compile
 // into something else. Options there that name files are refused, since a record cannot describe
@@ -166,13 +183,14 @@ static void parse_environment(const Conf* conf, Command* cmd) {
             size_t n = strcspn(text, " \t\n'\"");
             char* word = copy_text(text, n);
             const Rule* rule = !waiting && word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
-            if (waiting && n && strchr("Thb", waiting->role)) take_option(conf, cmd, waiting, word);
-            if ((rule && strchr("IQYAH", rule->role)) || names_headers(word)) cmd->has_other_includes = true;
-            if (n) waiting = rule && rule->mode == 's' ? rule : NULL;
-            if (rule && strchr("RC", rule->role)) refuse(&cmd->refusal, rule->reason);
-            if (rule && strchr("Thb", rule->role) && rule->mode == 'p') take_option(conf, cmd, rule, word + rule->size);
-            if (rule && rule->role == 'r') refuse(&cmd->compile_refusal, "response-file");
-            if (rule && strchr("oxduDtqwW", rule->role)) refuse(&cmd->compile_refusal, "unsupported-option");
+            if (waiting && n && strchr(k_of_compiler, waiting->role)) take_option(conf, cmd, waiting, word);
+            if ((rule && strchr(k_of_headers, rule->role)) || names_headers(word)) cmd->has_other_includes = true;
+            if (n) waiting = rule && rule->mode == LAZYCK_MODE_SEPARATE ? rule : NULL;
+            if (rule && strchr(k_of_refusal, rule->role)) refuse(&cmd->refusal, rule->reason);
+            if (rule && strchr(k_of_compiler, rule->role) && rule->mode == LAZYCK_MODE_PREFIX)
+                take_option(conf, cmd, rule, word + rule->size);
+            if (rule && rule->role == LAZYCK_ROLE_RESPONSE) refuse(&cmd->compile_refusal, "response-file");
+            if (rule && strchr(k_of_files, rule->role)) refuse(&cmd->compile_refusal, "unsupported-option");
             text += n + (text[n] != 0);
         }
     }
@@ -287,7 +305,8 @@ static const char* output_refusal(const char* output, const char* absolute) {
 // paths.
 static bool is_link_unseen(const Conf* conf, const Command* cmd) {
     const char* host_compiler = cmd->host_compiler ? cmd->host_compiler : getenv("NVCC_CCBIN");
-    const char* slash = host_compiler && !strcmp(conf->toolchain, "cuda") ? strrchr(host_compiler, '/') : NULL;
+    const char* slash =
+        host_compiler && !strcmp(conf->toolchain, LAZYCK_TOOLCHAIN_CUDA) ? strrchr(host_compiler, '/') : NULL;
     if (!conf->is_launched || conf->sees_links || !slash) return false;
     char* dir = copy_text(host_compiler, (size_t)(slash - host_compiler));
     for (size_t i = 0; i < conf->shim_dirs.n; i++)

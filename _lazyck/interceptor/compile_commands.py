@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from _lazyck import proc
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand
 from _lazyck.errors import BuildError, FormatError, UsageError
 from _lazyck.files import write_atomic
@@ -19,7 +20,6 @@ from _lazyck.interceptor import launch
 from _lazyck.manifest import decode_records
 from _lazyck.quantities import counted
 from _lazyck.toolchains import ALL, HOST, tool_names
-from _lazyck.toolchains.options import Role
 
 NAME = "compile_commands.json"
 UNKNOWN = "unknown-compiler"

@@ -138,13 +138,13 @@ static void begin_search(Search* s, const Command* cmd, bool is_c) {
     const char* by_language = is_c ? "C_INCLUDE_PATH" : "CPLUS_INCLUDE_PATH";
     size_t most = cmd->includes.n + variable_size("CPATH") + variable_size(by_language) + 2;
     *s = (Search){.dirs = allocate(most * sizeof(Directory))};
-    add_directories(s, cmd, k_include_quote, false);
+    add_directories(s, cmd, LAZYCK_ROLE_INCLUDE_QUOTED, false);
     s->quoted_only = s->count;
-    add_directories(s, cmd, k_include_dir, false);
+    add_directories(s, cmd, LAZYCK_ROLE_INCLUDE, false);
     add_variable(s, "CPATH", false);
-    add_directories(s, cmd, k_include_system, true);
+    add_directories(s, cmd, LAZYCK_ROLE_INCLUDE_SYSTEM, true);
     add_variable(s, by_language, true);
-    add_directories(s, cmd, k_include_after, true);
+    add_directories(s, cmd, LAZYCK_ROLE_INCLUDE_AFTER, true);
 }
 
 // Adds the file if it is new. A file that was known as a system header is added again as a user
@@ -367,7 +367,7 @@ List find_headers(const Conf* conf, const Command* cmd, const char* source, cons
     begin_search(&search, cmd, is_c);
     for (size_t i = 0; i < cmd->includes.n; i++) {
         Include forced = {cmd->includes.v[i] + 1, true, false};
-        if (cmd->includes.v[i][0] == k_include_file) resolve(&search, &forced, "", false, 0);
+        if (cmd->includes.v[i][0] == LAZYCK_ROLE_INCLUDE_FILE) resolve(&search, &forced, "", false, 0);
     }
     scan_file(&search, source, false, 0);
     Buffer key = key_of(&search, cwd);

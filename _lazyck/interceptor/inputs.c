@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lazyck_abi.h"
 #include "shim.h"
 
 typedef struct {

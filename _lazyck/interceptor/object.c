@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lazyck_abi.h"
 #include "shim.h"
 
 // Writes a file whole or not at all: a killed build must not leave half an object that looks newer
@@ -69,15 +68,19 @@ static Elf64_Shdr section(const char* name, Elf64_Word type, size_t offset, size
 // 0 if there are no stubs for it. A compiler's whole name (`aarch64-linux-gnu-g++`) may be given
 // instead of its triple.
 uint16_t machine_of(const char* triple) {
+#define LAZYCK_ROW(number, name, other) {number, {name, other}},
     static const struct {
-        const char* name;
         uint16_t machine;
-    } k_machines[] = {{"x86_64", EM_X86_64}, {"amd64", EM_X86_64}, {"aarch64", EM_AARCH64}, {"arm64", EM_AARCH64}};
+        const char* names[2];
+    } k_machines[] = {LAZYCK_MACHINES(LAZYCK_ROW)};
     size_t n = strcspn(triple, "-");
     if (triple[n] && !strstr(triple, "linux")) return 0;
     if (strstr(triple, "x32") || strstr(triple, "ilp32")) return 0;  // 64-bit machines with 32-bit pointers
     for (size_t i = 0; i < sizeof k_machines / sizeof *k_machines; i++)
-        if (strlen(k_machines[i].name) == n && !strncmp(triple, k_machines[i].name, n)) return k_machines[i].machine;
+        for (size_t j = 0; j < 2; j++) {
+            const char* name = k_machines[i].names[j];
+            if (strlen(name) == n && !strncmp(triple, name, n)) return k_machines[i].machine;
+        }
     return 0;
 }
 

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lazyck_abi.h"
 #include "shim.h"
 
 static void append_number(Buffer* b, size_t value) {

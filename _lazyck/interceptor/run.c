@@ -98,7 +98,7 @@ static const char* real_word(const Conf* conf, const char* word) {
 // launcher.
 static bool is_asked_for_its_steps(const Conf* conf) {
     char cwd[PATH_MAX];
-    return !strcmp(conf->toolchain, "cuda") && getcwd(cwd, sizeof cwd) &&
+    return !strcmp(conf->toolchain, LAZYCK_TOOLCHAIN_CUDA) && getcwd(cwd, sizeof cwd) &&
            !fnmatch("*/CMakeFiles/*/CompilerId*", cwd, 0);
 }
 

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lazyck_abi.h"
+
 typedef struct {
     char** v;  // always ends with NULL
     size_t n, cap;
@@ -27,10 +29,10 @@ typedef struct {
     size_t n, cap;
 } Buffer;
 
-// Holds one line of the option table. The letters are those of toolchains/options.py.
+// Holds one line of the option table.
 typedef struct {
-    char mode;  // e exact, s exact with a separate value, p prefix
-    char role;
+    char mode;  // LAZYCK_MODE_...
+    char role;  // LAZYCK_ROLE_...
     const char* text;
     size_t size;
     const char* reason;
@@ -64,16 +66,6 @@ enum {
 };
 
 enum Action { k_pass, k_defer, k_link };
-
-// These are the first characters of the words in `Command.includes`: the roles of the options that
-// gave them.
-enum {
-    k_include_dir = 'I',
-    k_include_quote = 'Q',
-    k_include_system = 'Y',
-    k_include_after = 'A',
-    k_include_file = 'H',
-};
 
 // Holds a command line with its response files expanded.
 typedef struct {

@@ -14,7 +14,7 @@ const Rule* find_rule(const Conf* conf, const char* word) {
     for (size_t i = 0; i < conf->rule_count; i++) {
         const Rule* r = &conf->rules[i];
         if (word[0] != r->text[0] || word[1] != r->text[1]) continue;
-        if (r->mode == 'p') {
+        if (r->mode == LAZYCK_MODE_PREFIX) {
             if (!strncmp(word, r->text, r->size) && (!best || r->size > best->size)) best = r;
         } else if (!strcmp(word, r->text)) {
             return r;
@@ -80,11 +80,11 @@ static bool expand(const Conf* conf, char* const* words, List* out, int* budget,
             continue;
         }
         const Rule* rule = word[0] == '-' ? find_rule(conf, word) : NULL;
-        if (!rule || rule->role != 'r') {
+        if (!rule || rule->role != LAZYCK_ROLE_RESPONSE) {
             push(out, word);
             continue;
         }
-        const char* files = rule->mode == 's' ? *++words : word + rule->size;
+        const char* files = rule->mode == LAZYCK_MODE_SEPARATE ? *++words : word + rule->size;
         if (!files) return false;
         while (*files) {
             size_t n = strcspn(files, ",");

@@ -10,6 +10,7 @@ from _lazyck import trailer
 from _lazyck.config import number
 from _lazyck.directory import opened_in
 from _lazyck.errors import LazyckError
+from _lazyck.layout import root_of
 from _lazyck.prebuild.entries import Entry
 from _lazyck.quantities import counted
 from _lazyck.tarball import EPOCH, EPOCH_VARIABLE
@@ -32,7 +33,7 @@ class Item:
         """Return the contents. Raises `LazyckError` if the file has vanished or is not an entry any
         more."""
         try:
-            with opened_in(self.source.parents[3], self.source) as file:
+            with opened_in(root_of(self.source), self.source) as file:
                 data = file.read()
         except OSError as e:
             raise LazyckError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck import __version__, abi
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.config import environment
 from _lazyck.files import digest, encode
@@ -26,7 +27,6 @@ from _lazyck.postbuild.probe.probe import Probed
 from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name
-from _lazyck.toolchains.options import Role
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def describe(
         creator=f"lazyck {__version__}",
         digest=digest_of_keys(blobs, recipes.all()),
         machine=target.machine,
-        private=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
+        private_names=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
     )
     return Description(made, files, places, tuple(rows))
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TextIO
 
 from _lazyck.errors import LazyckError, UsageError
+from _lazyck.layout import Place
 from _lazyck.manifest import BlobRecord, Manifest
 from _lazyck.profile import decode
 
-_ENTRY = re.compile(r"(?P<name>.+)-[0-9a-f]{16}\.(?:so|log)")
 _MOST_SUGGESTIONS = 5  # each takes a second in a library of some 10,000 blobs
 _PART = re.compile(r"(?P<blob>.+)\.(?:host|device|[^.]*-[0-9a-f]{8})")
 
@@ -95,9 +95,10 @@ class Names:
     def find(self, name: str) -> set[int]:
         """Return the numbers of the blobs that `name`, which may be a shell pattern, can mean."""
         base = os.path.basename(name.rstrip("/"))
-        entry = _ENTRY.fullmatch(base)
+        file = Place("", "", base)
+        blob = file.blob if file.is_entry or file.is_log else ""
         index = self._index
-        found = index.get(name) or index.get(base) or (index.get(entry["name"]) if entry else None) or set()
+        found = index.get(name) or index.get(base) or index.get(blob) or set()
         if "/" in name and len(found) > 1:  # a path tells equal stems apart
             tail = os.path.normpath(name).lstrip("/")
             exact = {i for i in found if _same_tail(self._manifest.blobs[i].source, tail)}

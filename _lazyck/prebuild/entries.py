@@ -16,12 +16,11 @@ from _lazyck.config import runtime_source, tools_dir
 from _lazyck.directory import Directory, find_root
 from _lazyck.errors import FormatError, ToolchainError
 from _lazyck.files import private_directory
+from _lazyck.layout import Place, log_of, root_of, split_leaf
 from _lazyck.manifest import BlobRecord
 from _lazyck.prebuild.blob_names import Selection, part_of
 from _lazyck.runtime.objects import build_tool, shipped_tool
 from _lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
-
-_DEPTH = 4  # <root>/v1/<library>/<archs>-<toolchain>/<entry>
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Entry:
     @property
     def root(self) -> Path:
         """Return the cache that the entry is in."""
-        return self.path.parents[_DEPTH - 1]
+        return root_of(self.path)
 
     @property
     def relative(self) -> Path:
@@ -52,12 +51,13 @@ class Entry:
     def cost_key(self) -> tuple[str, str, str]:
         """Return library, blob and archs as `_lazyck.costs` has them, and as the file's own name
         spells them."""
-        return self.path.parents[1].name, self.path.stem.rpartition("-")[0], self.path.parent.name.partition("-")[0]
+        place = Place.of(self.path)
+        return place.library, place.blob, place.archs
 
     @property
     def log(self) -> Path:
         """Return the path of what the compiler printed, which exists after a failure too."""
-        return self.path.with_suffix(".log")
+        return log_of(self.path)
 
 
 def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[tuple[str, ...]]:
@@ -161,11 +161,11 @@ def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str]) -> 
 def cached_archs(entry: Entry) -> dict[str, Path]:
     """Map archs, as directories name them, to this entry for them, made by the same toolchain with
     the same extra key."""
-    suffix = entry.path.parent.name.partition("-")[2]
+    build = Place.of(entry.path).build
     found = {}
     for leaf in _leaves_beside(entry):
-        archs, _, end = leaf.path.name.partition("-")
-        if end == suffix and leaf.has_file(entry.path.name):
+        archs, other = split_leaf(leaf.path.name)
+        if other == build and leaf.has_file(entry.path.name):
             found[archs] = leaf.path / entry.path.name
     return found
 
@@ -198,7 +198,7 @@ def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: 
     for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
         # Entries of all toolchains are removed, since the blob is to go.
         for leaf in _leaves_beside(entry):
-            if wanted and leaf.path.name.partition("-")[0] not in wanted:
+            if wanted and split_leaf(leaf.path.name)[0] not in wanted:
                 continue
             removed += leaf.remove(entry.path.name)
             leaf.remove(entry.log.name)

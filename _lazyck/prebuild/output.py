@@ -11,11 +11,14 @@ from pathlib import Path
 from _lazyck import abi
 from _lazyck.directory import Directory, directory_below, opened_in
 from _lazyck.errors import LazyckError
+from _lazyck.layout import ENTRY, LOG, REMOTE
 from _lazyck.prebuild.entries import Entry
 
 # What the runtime keeps at a cache's root for its own work.
-_WORK = (".locks", ".staging", ".slots", ".costs", ".history", ".seen", ".remote", ".preambles")
-_SOURCES = ".bundles"
+_WORK = (
+    abi.CACHE_LOCKS, abi.CACHE_STAGING, abi.CACHE_SLOTS, abi.CACHE_COSTS, abi.CACHE_HISTORY, abi.CACHE_SEEN,
+    abi.CACHE_PREAMBLES, abi.CACHE_TRIMMED, REMOTE,
+)  # fmt: skip
 
 
 def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
@@ -74,7 +77,7 @@ def tidy(directory: Path, keep_logs: bool, failed: Sequence[Path] = ()) -> None:
     machine only), quarantined entries, and logs. Logs stay if they are wanted, and those of the
     failures just reported always do. After failures, the sources stay too."""
     with Directory.open(directory) as root:
-        for name in (*_WORK, ".trimmed", *(() if failed else (_SOURCES,))):
+        for name in (*_WORK, *(() if failed else (abi.CACHE_BUNDLES,))):
             root.remove_tree(name)
         version = root.find(abi.CACHE_VERSION)
         if version is None:
@@ -91,7 +94,7 @@ def tidy(directory: Path, keep_logs: bool, failed: Sequence[Path] = ()) -> None:
 
 def _tidy_leaf(leaf: Directory, keep_logs: bool, failed: Sequence[Path]) -> None:
     for name in leaf.names():
-        is_kept_log = name.endswith(".log") and (keep_logs or leaf.path / name in failed)
-        if not name.endswith(".so") and not is_kept_log:
+        is_kept_log = name.endswith(LOG) and (keep_logs or leaf.path / name in failed)
+        if not name.endswith(ENTRY) and not is_kept_log:
             with contextlib.suppress(OSError):
                 leaf.remove(name)

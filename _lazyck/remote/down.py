@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck.files import open_regular, write_atomic
+from _lazyck.layout import REMOTE
 from _lazyck.remote.tiers import Times
 
-DIRECTORY = ".remote"
 ALL, WRITES = "all", "writes"
 _TIMES = 6
 _LONGEST = 7200.0  # in seconds; a clock that jumped must not keep a tier away
@@ -45,7 +45,7 @@ class Memory:
     it."""
 
     def __init__(self, cache: Path | None, times: Times) -> None:
-        self._directory = cache / DIRECTORY if cache else None
+        self._directory = cache / REMOTE if cache else None
         self._times = times
         self._own: dict[str, _Pause] = {}
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from _lazyck import abi, trailer
 from _lazyck.errors import FormatError
 from _lazyck.files import open_regular
+from _lazyck.layout import Place
 
 _KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_PART = r"[A-Za-z0-9_+~][A-Za-z0-9._+~-]{0,250}"
-_NAME = re.compile(rf"{_PART}/{_PART}/{_PART}-[0-9a-f]{{16}}\.so", re.ASCII)
+_PART = re.compile(r"[A-Za-z0-9_+~][A-Za-z0-9._+~-]{0,250}", re.ASCII)
 LONGEST_NAME = 1000
 
 
@@ -40,7 +40,7 @@ class EntryName:
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key_id):
             raise FormatError("an entry's key is 32 hexadecimal digits")
-        if len(self.name) > LONGEST_NAME or not _NAME.fullmatch(self.name):
+        if not _is_place(self.name):
             raise FormatError("an entry's name is <library>/<archs>-<toolchain>/<blob>-<16 digits>.so")
 
     @property
@@ -56,17 +56,21 @@ class EntryName:
     @property
     def library(self) -> str:
         """Return the library, as file names spell it."""
-        return self.name.split("/")[0]
+        return self._place.library
 
     @property
     def archs(self) -> str:
         """Return the archs, as file names spell them."""
-        return self.name.split("/")[1].partition("-")[0]
+        return self._place.archs
 
     @property
     def blob(self) -> str:
         """Return the blob, as file names spell it."""
-        return self.name.rpartition("/")[2].rpartition("-")[0]
+        return self._place.blob
+
+    @property
+    def _place(self) -> Place:
+        return Place(*self.name.split("/"))
 
     def provenance(self, public: str) -> str:
         """Return the object in which the owner of a public key says how the entry was made."""
@@ -85,6 +89,15 @@ class EntryName:
         except ValueError as e:
             raise FormatError(f"{path} is not an entry of the cache {cache}") from e
         return cls(key_in(path), str(name))
+
+
+def _is_place(name: str) -> bool:
+    """Return whether a name that may come from anywhere is that of an entry below `v1/`."""
+    parts = name.split("/")
+    if len(name) > LONGEST_NAME or len(parts) != 3:
+        return False
+    place = Place(*parts)
+    return place.is_entry and all(_PART.fullmatch(p) for p in (place.library, place.leaf, place.blob))
 
 
 def key_in(path: Path) -> str:

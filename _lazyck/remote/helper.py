@@ -39,6 +39,7 @@ from typing import NoReturn
 from _lazyck.config import environment
 from _lazyck.errors import FormatError, LazyckError
 from _lazyck.files import open_regular
+from _lazyck.layout import log_of
 from _lazyck.remote.caller import Caller, CallerGone
 from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.place import TierDown
@@ -187,7 +188,7 @@ def took(task: Task) -> tuple[float, int]:
 
 def making(path: Path) -> Making | None:
     """Return what the log beside an entry says of its compile, or None if it says nothing."""
-    with contextlib.suppress(OSError), open_regular(path.with_suffix(".log")) as log:
+    with contextlib.suppress(OSError), open_regular(log_of(path)) as log:
         return read_making(log)
     return None
 

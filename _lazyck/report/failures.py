@@ -12,9 +12,9 @@ from pathlib import Path
 from _lazyck import abi
 from _lazyck.directory import Directory, RefusedError, read_leaves
 from _lazyck.history import Event
+from _lazyck.layout import Place
 
 MOST_SHOWN = 100  # failures on the page; logs are read only for these
-_LOG_NAME = re.compile(r"(?P<blob>.+)-[0-9a-f]{16}\.log")
 _REPEAT = re.compile(
     r"\[to reproduce: (.*)\]"
 )  # the last line of a failed compile's log (runtime/src/compile/compile.cpp)
@@ -130,10 +130,9 @@ def _read_logs(found: Sequence[Failure], cache: Path) -> dict[int, Log]:
                 wanted[shelf, f.blob, abi.archs_in_name(f.arch)].append(i)
     candidates: dict[int, list[tuple[float, Log]]] = defaultdict(list)
     for leaf in read_leaves(cache) if wanted else ():
-        archs = leaf.path.name.partition("-")[0]
         for name in leaf.names():
-            match = _LOG_NAME.fullmatch(name)
-            indices = wanted.get((leaf.path.parent.name, match["blob"], archs), ()) if match else ()
+            at = Place.of(leaf.path / name)
+            indices = wanted.get((at.library, at.blob, at.archs), ()) if at.is_log else ()
             if indices and (read := _read_log(leaf, name)):
                 for i in indices:
                     candidates[i].append(read)

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from _lazyck import abi
 from _lazyck.config import cache_dir
 from _lazyck.costs import read_costs
 from _lazyck.directory import read_leaves
 from _lazyck.errors import LazyckError, UsageError
-from _lazyck.history import HISTORY_DIRECTORY, Event, History, merge, read_history, read_trace
+from _lazyck.history import Event, History, merge, read_history, read_trace
+from _lazyck.layout import ENTRY
 from _lazyck.manifest import Manifest
 from _lazyck.report import figures
 from _lazyck.report.failures import Failure, failures, with_advice
@@ -64,7 +66,7 @@ def gather(
         raise LazyckError(f"{place}: no such cache", "call a lazy library first, or give another --cache DIR")
     if not found.events and found.passed_over:
         raise LazyckError(
-            f"{place / HISTORY_DIRECTORY}: none of its {found.passed_over} lines is an event",
+            f"{place / abi.CACHE_HISTORY}: none of its {found.passed_over} lines is an event",
             "remove it; a new one begins with the next compile",
         )
     chosen = tuple(e for e in found.events if e.start + e.seconds >= begin and library in ("", e.library))
@@ -113,6 +115,6 @@ def since_time(text: str, now: float) -> float:
 def cache_size(cache: Path) -> tuple[int, int]:
     """Return the number of entries in a cache, and their bytes. Raises `RefusedError` for a cache
     that the runtime refuses."""
-    infos = [leaf.status(name) for leaf in read_leaves(cache) for name in leaf.names() if name.endswith(".so")]
+    infos = [leaf.status(name) for leaf in read_leaves(cache) for name in leaf.names() if name.endswith(ENTRY)]
     sizes = [i.st_size for i in infos if i is not None and stat.S_ISREG(i.st_mode)]
     return len(sizes), sum(sizes)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
 
-from _lazyck import proc
+from _lazyck import abi, proc
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.errors import ToolchainError
 from _lazyck.toolchains.check import Check, State, install_line
-from _lazyck.toolchains.options import Item, OptionTable, Role, join
+from _lazyck.toolchains.options import Item, OptionTable, join
 
 DEPEND_ROLES = frozenset(role for role in Role if role.name.startswith("DEPEND"))
 
@@ -406,9 +407,7 @@ def identity_of(version_text: str) -> str:
     return f"{name}-{hashlib.sha256(kept.encode()).hexdigest()[:12]}"
 
 
-# First word of a target triple → the machine as ELF readers and `uname -m` name it. Only
-# little-endian 64-bit machines are listed.
-_MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+_MACHINES = {spelled: name for _, name, other in abi.MACHINES for spelled in (name, other)}
 _TRIPLE = re.compile(r"[a-z][a-z0-9_]*(?:-[\w.+]+)+")
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from _lazyck import abi, proc
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.config import environment
 from _lazyck.errors import BuildError, CommandError, ToolchainError, UsageError
@@ -17,7 +18,7 @@ from _lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, nvcc
 from _lazyck.toolchains.base import Found, TextCompile, Toolchain, accepts
 from _lazyck.toolchains.check import Check, State
 from _lazyck.toolchains.gnu import TABLE, own_library_items
-from _lazyck.toolchains.options import Item, Role, join
+from _lazyck.toolchains.options import Item, join
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
 _RUNTIME_SONAMES = {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudart.so.13"}  # by nvcc's release
@@ -47,7 +48,7 @@ _LINK_OPTIONS = _both("-ccbin", "-Xcompiler", "-m", "-target-dir", "-Xlinker", "
 class CudaToolchain(Toolchain):
     """nvcc. Archs are named by their numbers: `80`, `90a`."""
 
-    name = "cuda"
+    name = abi.TOOLCHAIN_CUDA
     install: ClassVar[Mapping[str, str]] = {"any": "pip install 'lazyck[cuda]'"}
     response = ("-optf", "")
     host_only = ("-fdevice-syntax-only",)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from _lazyck import abi
+from _lazyck.abi import Mode, Role
 from _lazyck.command import LinkCommand
 from _lazyck.toolchains.base import Toolchain, accepts
-from _lazyck.toolchains.options import Item, Mode, OptionTable, Role, Rule, join
+from _lazyck.toolchains.options import Item, OptionTable, Rule, join
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
 

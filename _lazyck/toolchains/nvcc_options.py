@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from _lazyck.abi import Mode, Role
 from _lazyck.toolchains.gnu import PROFILING
-from _lazyck.toolchains.options import Mode, OptionTable, Role, Rule
+from _lazyck.toolchains.options import OptionTable, Rule
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
 

@@ -9,51 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 
-
-class Mode(str, Enum):
-    """How a rule's text matches a word."""
-
-    EXACT = "e"  # the word, without a value
-    SEPARATE = "s"  # the word, with the next word as its value
-    PREFIX = "p"  # the word begins with the text; the rest is its value
-
-
-class Role(str, Enum):
-    """What an option means to lazyck. The letters are those of the shim (see
-    `interceptor/shim.h`)."""
-
-    FLAG = "f"  # of no interest
-    COMPILE = "c"  # compile to an object
-    OUTPUT = "o"
-    LANGUAGE = "x"
-    DEPEND = "d"  # write a depfile beside compiling
-    DEPEND_USER = "u"  # write a depfile without system headers
-    DEPEND_PHONY = "P"  # add a rule without prerequisites for each header
-    DEPEND_FILE = "D"
-    DEPEND_TARGET = "t"
-    DEPEND_QUOTED = "q"
-    DEPEND_WORDS = "w"  # -Wp, with a depfile in its value
-    DEPEND_WORDS_USER = "W"
-    INCLUDE = "I"  # a directory of headers; directories are searched in the order Q, I, Y, A
-    INCLUDE_QUOTED = "Q"  # for #include "x" only
-    INCLUDE_SYSTEM = "Y"
-    INCLUDE_AFTER = "A"
-    INCLUDE_FILE = "H"  # a header that is read before the source
-    INCLUDE_OTHER = "E"  # may lead to headers in a way that the shim does not follow
-    RESPONSE = "r"  # the value names files that hold further words
-    LIBRARY = "l"
-    LIBRARY_DIR = "L"
-    LINKER = "k"  # the value goes to the linker, comma-separated: it may name inputs
-    STATIC = "S"
-    HOST_COMPILER = "b"  # the compiler below this one
-    HOST_OPTIONS = "h"  # words for the compiler below this one: rules for them begin with this option and a comma
-    TARGET = "m"  # the value is the triple of the machine that code is made for
-    REFUSE = "R"  # run the real compiler
-    REFUSE_COMPILE = "C"  # run the real compiler if it is a compile
-    REFUSE_IF_TRUE = "T"  # run the real compiler if it is a compile and the value is `true`
+from _lazyck.abi import Mode, Role
 
 
 @dataclass(frozen=True)

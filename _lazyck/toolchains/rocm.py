@@ -23,7 +23,7 @@ _NVIDIA = ("nvidia", "nvcc")  # values of HIP_PLATFORM
 class RocmToolchain(GnuToolchain):
     """hipcc, which takes clang's options."""
 
-    name = "rocm"
+    name = abi.TOOLCHAIN_ROCM
     tools = ("hipcc",)
     home_env = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
     compiler_env = ("HIPCC", "HIPCXX")

@@ -41,8 +41,8 @@ void check_entry(const std::string& content, bool is_text) {
 std::string with_trailer(std::string image, bool is_text) {
     Trailer trailer = {};
     const Digest digest = hash(image);
-    std::memcpy(trailer.magic, k_magic, sizeof trailer.magic);
-    trailer.version = k_entry_version;
+    std::memcpy(trailer.magic, LAZYCK_ENTRY_MAGIC, sizeof trailer.magic);
+    trailer.version = LAZYCK_ENTRY_VERSION;
     trailer.image_size = image.size();
     trailer.digest_low = digest.low;
     trailer.digest_high = digest.high;

@@ -240,6 +240,7 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
     [
         ("x86_64-linux-gnu", "", "x86_64"),
         ("aarch64-linux-gnu", "", "aarch64"),
+        ("amd64-unknown-linux", "", "x86_64"),
         ("arm64-unknown-linux", "", "aarch64"),
         ("x86_64-linux-gnu", "--target=aarch64-linux-gnu", "aarch64"),
         ("aarch64-linux-gnu", "-target x86_64-pc-linux-gnu", "x86_64"),

@@ -11,6 +11,7 @@ import pytest
 from _lazyck import abi
 from _lazyck.errors import BuildError, FormatError
 from _lazyck.postbuild.objects import elf
+from _lazyck.toolchains.base import machine_of
 
 SOURCE = r"""
 #include <string>
@@ -158,3 +159,27 @@ def test_anything_else_is_a_clear_error(tmp_path: Path) -> None:
     damaged.write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 100)
     with pytest.raises(FormatError, match="damaged"):
         elf.read_object(damaged)
+
+
+def test_machines_have_the_numbers_that_elf_h_gives_them() -> None:
+    words = ["g++", "-E", "-dM", "-include", "elf.h", "-x", "c++", "/dev/null"]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    defined = {w[1]: w[2] for line in lines if len(w := line.split()) > 2}
+    other_words = {"i386": "386", "s390x": "S390", "loongarch64": "LOONGARCH"}
+    known = (*abi.MACHINES, *abi.OTHER_MACHINES)
+    numbers = {name: defined.get(f"EM_{other_words.get(name, name).upper()}") for _, name, *_ in known}
+    numbers["loongarch64"] = numbers["loongarch64"] or "258"  # an elf.h of before 2021 lacks it
+    assert numbers == {name: str(number) for number, name, *_ in known}
+
+
+def test_a_triple_may_spell_its_machine_in_two_ways() -> None:
+    triples = (
+        "amd64-pc-linux",
+        "x86_64-linux-gnu",
+        "arm64-linux",
+        "aarch64-linux-gnu",
+        "riscv64-linux-gnu",
+        "i386-linux",
+    )
+    machines = ["x86_64", "x86_64", "aarch64", "aarch64", "riscv64", "i386"]
+    assert [machine_of(t) for t in triples] == machines

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from _lazyck import abi
+from _lazyck.abi import Mode
 from _lazyck.command import CompileCommand, Invocation, LinkCommand
 from _lazyck.errors import UsageError
 from _lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
 from _lazyck.toolchains.base import identity_of
-from _lazyck.toolchains.options import Mode
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
 

@@ -111,7 +111,7 @@ _ALWAYS_CALLED = (abi.REGISTER_IMAGE, abi.UNREGISTER_IMAGE, abi.REGISTER_FUNCTIO
 def names_of(toolchain: str) -> tuple[str, ...]:
     """Return the functions of a toolchain's GPU runtime that register device code or take a
     handle."""
-    lead = ("hip", "__hip") if toolchain == "rocm" else ("cuda", "__cuda")
+    lead = ("hip", "__hip") if toolchain == abi.TOOLCHAIN_ROCM else ("cuda", "__cuda")
     return tuple(sorted(name for name in (*_WRAPPERS, *_REGISTERING) if name.startswith(lead)))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand, Invocation, LinkCommand
 from _lazyck.errors import FormatError
 from _lazyck.files import write_atomic
@@ -20,7 +21,7 @@ from _lazyck.postbuild import state
 from _lazyck.postbuild.bundle import Places
 from _lazyck.postbuild.link.words import Keeper
 from _lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories
-from _lazyck.toolchains.options import Item, Role
+from _lazyck.toolchains.options import Item
 
 AHEAD_VERSION = 3
 FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time

@@ -26,7 +26,6 @@ from _lazyck.runtime.objects import OBJECTS, compile_objects
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
 RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 KiB in one word and 2 MiB in all
-ROOT_FIELD = 68  # offset of `root` in the manifest's header (see _lazyck.manifest)
 
 
 # This is the directory that setuptools packs into a wheel:
@@ -266,7 +265,7 @@ def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:
         if at is not None:
             times = temporary.stat()
             with temporary.open("r+b") as f:
-                f.seek(at + ROOT_FIELD)
-                f.write(bytes(4))  # offset 0 of the string pool is an empty string
+                f.seek(at + manifest.ROOT_AT)
+                f.write(bytes(4))
             os.utime(temporary, ns=(times.st_atime_ns, times.st_mtime_ns))
     temporary.replace(target)

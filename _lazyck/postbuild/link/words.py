@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from _lazyck.abi import Role
 from _lazyck.command import LinkCommand
 from _lazyck.files import encode
 from _lazyck.postbuild import state
@@ -20,7 +21,7 @@ from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.objects.reveal import reveal
 from _lazyck.postbuild.private_names import private_name
 from _lazyck.toolchains import tool_names
-from _lazyck.toolchains.options import Item, Role
+from _lazyck.toolchains.options import Item
 
 
 def link_words(

@@ -36,10 +36,6 @@ _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
 _VISIBILITIES = ("default", "internal", "hidden", "protected")
-# This lists each e_machine and its name, as `uname -m` gives it. runtime/src/base/machine.cpp has
-# them too.
-_NAMES = "3 i386, 21 ppc64, 22 s390x, 40 arm, 62 x86_64, 183 aarch64, 243 riscv, 258 loongarch64"
-_MACHINES = {int(number): name for number, name in map(str.split, _NAMES.split(","))}
 _MOST_TEXT, _MOST_SHARING = 1 << 20, 256  # in characters; as a multiple of a string table's size
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _AR, _THIN = b"!<arch>\n", b"!<thin>\n"
@@ -125,7 +121,7 @@ class ElfImage:
         head = _HEADER.unpack_from(self.data)
         self.ident: bytes = head[0]
         self.type: int = head[1]
-        self.machine = _MACHINES.get(head[2], f"ELF machine {head[2]}")
+        self.machine = abi.machine_name(head[2])
         with _reading(where):
             self.sections = self._read_sections(head[6], head[11], head[12], head[13])
 

@@ -10,10 +10,11 @@ from functools import lru_cache
 from itertools import pairwise
 
 from _lazyck import proc
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.files import digest, encode
 from _lazyck.postbuild.objects import elf
-from _lazyck.toolchains.options import Item, OptionTable, Role
+from _lazyck.toolchains.options import Item, OptionTable
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand
 from _lazyck.errors import LazyckError
 from _lazyck.files import digest, encode
@@ -20,7 +21,7 @@ from _lazyck.postbuild.bundle import SYSTEM_DIRS, Contents, inside
 from _lazyck.postbuild.probe.header_reach import HeaderReach
 from _lazyck.postbuild.store import code_version
 from _lazyck.toolchains import Toolchain
-from _lazyck.toolchains.options import Item, Role
+from _lazyck.toolchains.options import Item
 
 
 def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], env: Mapping[str, str]) -> str:

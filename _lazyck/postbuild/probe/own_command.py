@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from _lazyck import proc
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand
 from _lazyck.toolchains import by_name
 from _lazyck.toolchains.base import DEPEND_ROLES
-from _lazyck.toolchains.options import Role, join
+from _lazyck.toolchains.options import join
 
 
 def writing_to(blob: CompileCommand, target: Path) -> list[str]:

@@ -19,6 +19,7 @@ from _lazyck.config import environment
 from _lazyck.costs import read_last
 from _lazyck.directory import RefusedError, opened_in
 from _lazyck.errors import LazyckError, of_unexpected
+from _lazyck.layout import log_of, root_of
 from _lazyck.manifest import decode as decode_manifest
 from _lazyck.prebuild.compilers import local_compiler
 from _lazyck.prebuild.entries import rt_words, tool
@@ -121,8 +122,8 @@ def _make(order: Order, host: str, begin: float) -> Made:
             return Made(host, is_stopped=True)
         time.sleep(_TICK)
     ended = running.stop()
-    log = _tail(path.with_suffix(".log"))
-    cost = read_last(path.parents[3], name.library, name.blob, name.archs) if ended == 0 else None
+    log = _tail(log_of(path))
+    cost = read_last(root_of(path), name.library, name.blob, name.archs) if ended == 0 else None
     if ended == 0 and not _push(remote, name, path, cost):
         return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
     return Made(host, ended, _short(running.tail), log, cost, seconds=time.monotonic() - begin)
@@ -133,13 +134,13 @@ def _short(text: str) -> str:
 
 
 def _push(remote: Remote, name: EntryName, path: Path, cost: tuple[float, int] | None) -> tuple[str, ...]:
-    with opened_in(path.parents[3], path) as own:
+    with opened_in(root_of(path), path) as own:
         return remote.push(name, Path(f"/proc/self/fd/{own.fileno()}"), *(cost or ()))
 
 
 def _tail(path: Path) -> str:
     try:
-        with opened_in(path.parents[3], path) as log:
+        with opened_in(root_of(path), path) as log:
             log.seek(max(0, log.seek(0, 2) - LONGEST_TEXT))
             return log.read(LONGEST_TEXT).decode(errors="replace")
     except (RefusedError, OSError):

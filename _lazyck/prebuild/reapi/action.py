@@ -16,6 +16,7 @@ from _lazyck.prebuild.farm.parcel import BUNDLE, parcel_files, sha256_of
 from _lazyck.prebuild.reapi.endpoint import Endpoint
 from _lazyck.prebuild.reapi.messages import messages
 from _lazyck.prebuild.reapi.tree import Blobs, Digest, Input, Link, make_tree
+from _lazyck.quantities import seconds_of
 
 TOOL = "lazyck-rt"
 TOOLCHAIN = "toolchain"
@@ -112,8 +113,4 @@ def make_action(inputs: Inputs, endpoint: Endpoint, blob: str, archs: Sequence[s
 
 def compile_seconds(env: Mapping[str, str]) -> float:
     """Return the limit that the user sets for a compile, or 0 if the service's own is to apply."""
-    text = env.get(abi.ENV_COMPILE_TIMEOUT, "")
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0.0  # the runtime reports it
+    return seconds_of(env.get(abi.ENV_COMPILE_TIMEOUT, "")) or 0.0  # the runtime reports a bad value

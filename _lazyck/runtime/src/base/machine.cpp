@@ -2,6 +2,8 @@
 
 #include <elf.h>
 
+#include "lazyck_abi.h"
+
 namespace lazyck::rt {
 
 namespace {
@@ -11,10 +13,9 @@ struct Row {
     const char* name;
 };
 
-// Lists the machines that lazyck has stubs for, and others that a user may meet in a message.
-// _lazyck/postbuild/objects/elf.py has a copy of this table.
-constexpr Row k_machines[] = {{EM_X86_64, "x86_64"}, {EM_AARCH64, "aarch64"}, {EM_386, "i386"},   {EM_ARM, "arm"},
-                              {EM_RISCV, "riscv"},   {EM_PPC64, "ppc64"},     {EM_S390, "s390x"}, {258, "loongarch64"}};
+#define LAZYCK_ROW(number, name, ...) {number, name},
+constexpr Row k_machines[] = {LAZYCK_MACHINES(LAZYCK_ROW) LAZYCK_OTHER_MACHINES(LAZYCK_ROW)};
+#undef LAZYCK_ROW
 
 }  // namespace
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <iterator>
 
+#include "lazyck_abi.h"
+
 namespace lazyck::rt {
 
 namespace {
-
-constexpr double k_too_many_bytes = 1024e12;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -69,6 +69,11 @@ std::optional<double> number_in(std::string_view text) {
     return text.empty() ? value : std::nullopt;
 }
 
+std::optional<double> seconds_in(std::string_view text) {
+    const std::optional<double> seconds = number_in(text);
+    return seconds && *seconds <= LAZYCK_LONGEST_SECONDS ? seconds : std::nullopt;
+}
+
 std::optional<double> size_in(std::string_view text) {
     if (text.empty() || text[0] == ' ' || text[0] == '\t') return std::nullopt;
     const std::optional<double> number = take_number(text);
@@ -85,7 +90,7 @@ std::optional<double> size_in(std::string_view text) {
         if (power == std::string::npos || (!rest.empty() && rest != "b" && rest != "ib")) return std::nullopt;
         for (std::size_t i = 0; i <= power; ++i) bytes *= 1024;
     }
-    return bytes < k_too_many_bytes ? std::optional<double>(bytes) : std::nullopt;
+    return bytes < LAZYCK_TOO_MANY_BYTES ? std::optional<double>(bytes) : std::nullopt;
 }
 
 std::string size_text(double bytes) {

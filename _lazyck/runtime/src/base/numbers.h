@@ -21,6 +21,10 @@ std::optional<double> number_in(std::string_view text);
 std::optional<double> take_number(std::string_view& text);
 std::optional<long> take_integer(std::string_view& text);
 
+// Returns a number of seconds such as "90" or "0.5"; nullopt for anything else. `seconds_of` in
+// quantities.py accepts the same texts.
+std::optional<double> seconds_in(std::string_view text);
+
 // Returns the bytes of a size such as "20G", "1.5 GB", "512MiB", "7B" or "0"; nullopt for anything
 // else. All units but B are powers of 1024, in either case. `size_of` in quantities.py accepts the
 // same sizes.

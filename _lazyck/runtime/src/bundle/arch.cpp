@@ -280,8 +280,8 @@ Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Stri
     if (may_ask) {
         const std::string toolchain = manifest.recipe_toolchain(recipe);
         Strings present;
-        if (toolchain == "rocm") present = ask_hip(built);
-        if (toolchain == "cuda") present = ask_cuda(built);
+        if (toolchain == LAZYCK_TOOLCHAIN_ROCM) present = ask_hip(built);
+        if (toolchain == LAZYCK_TOOLCHAIN_CUDA) present = ask_cuda(built);
         if (!present.empty()) return present;
     }
     if (built.empty()) {

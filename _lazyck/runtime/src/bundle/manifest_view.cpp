@@ -13,13 +13,9 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::size_t k_magic_size = 8;
-constexpr std::size_t k_blob_size = 10 * 4;
-constexpr std::size_t k_units_at = 7 * 4, k_host_recipe_at = 8 * 4, k_device_recipe_at = 9 * 4;
+constexpr std::size_t k_magic_size = sizeof LAZYCK_MANIFEST_MAGIC - 1;
 constexpr std::size_t k_longest_name = 60;
 constexpr std::size_t k_name_digits = 8;
-constexpr std::size_t k_symbol_size = 2 * 4;
-constexpr std::size_t k_recipe_size = 9 * 4;
 constexpr std::size_t k_longest_list = 16 << 20;  // bytes; Linux accepts a few megabytes
 
 // Returns a short name for a kernel: the name of its function, and some digits of a digest of the
@@ -35,6 +31,14 @@ std::string kernel_name(const std::string& symbol) {
 }
 
 std::string symbol_in(const std::string& line) { return line.substr(0, line.find('\t')); }
+
+// Returns row `index` of the table that begins at `table`.
+template <typename Row>
+Row row_at(const unsigned char* table, std::uint32_t index) {
+    Row row;
+    std::memcpy(&row, table + sizeof row * index, sizeof row);
+    return row;
+}
 
 }  // namespace
 
@@ -67,7 +71,7 @@ Strings lines_of_table(std::string_view table) {
 
 ManifestView::ManifestView(const void* data, std::size_t size, std::string where)
     : m_data(static_cast<const unsigned char*>(data)), m_where(std::move(where)) {
-    if (size < k_magic_size + sizeof(Header) || std::memcmp(data, LAZYCK_MANIFEST_MAGIC, k_magic_size) != 0) {
+    if (size < k_magic_size + sizeof m_header || std::memcmp(data, LAZYCK_MANIFEST_MAGIC, k_magic_size) != 0) {
         fail("lazyck: " + m_where + ": not a lazyck manifest");
     }
     std::memcpy(&m_header, m_data + k_magic_size, sizeof m_header);
@@ -76,9 +80,9 @@ ManifestView::ManifestView(const void* data, std::size_t size, std::string where
              std::to_string(LAZYCK_MANIFEST_VERSION) + "; use the lazyck that wrote it, or build it again");
     }
     if (m_header.size > size) fail_damaged("cut short");
-    check_table(m_header.blobs_at, m_header.blobs, k_blob_size);
-    check_table(m_header.symbols_at, m_header.symbols, k_symbol_size);
-    check_table(m_header.recipes_at, m_header.recipes, k_recipe_size);
+    check_table(m_header.blobs_at, m_header.blobs, sizeof(BlobColumns));
+    check_table(m_header.symbols_at, m_header.symbols, sizeof(SymbolColumns));
+    check_table(m_header.recipes_at, m_header.recipes, sizeof(RecipeColumns));
     check_table(m_header.lists_at, m_header.words, 4);
     check_table(m_header.strings_at, m_header.strings_size, 1);
     // The last byte of the pool is a NUL, so every offset inside the pool is a terminated string.
@@ -144,22 +148,16 @@ BlobRow ManifestView::blob(std::uint32_t index) const {
     return row;
 }
 
-std::size_t ManifestView::blob_at(std::uint32_t index) const {
+ManifestView::BlobColumns ManifestView::blob_at(std::uint32_t index) const {
     if (index >= m_header.blobs) fail_damaged("no such blob");
-    return m_header.blobs_at + k_blob_size * index;
+    return row_at<BlobColumns>(m_data + m_header.blobs_at, index);
 }
 
 BlobRow ManifestView::own_blob(std::uint32_t index) const {
-    const std::size_t at = blob_at(index);
-    const BlobRow row{string(number(at)),
-                      string(number(at + 4)),
-                      string(number(at + 12)),
-                      number(at + 8),
-                      number(at + 16),
-                      number(at + 20),
-                      string(number(at + 24)),
-                      number(at + k_host_recipe_at),
-                      string(number(at + k_units_at))[0] != '\0'};
+    const BlobColumns own = blob_at(index);
+    const BlobRow row{string(own.name),   string(own.source), string(own.digest),
+                      own.recipe,         own.first_symbol,   own.symbol_count,
+                      string(own.kernel), own.host_recipe,    string(own.units)[0] != '\0'};
     if (row.first_symbol > m_header.symbols || row.symbol_count > m_header.symbols - row.first_symbol) {
         fail_damaged("a blob's symbols lie outside");
     }
@@ -174,14 +172,14 @@ bool ManifestView::has_parts(std::uint32_t index) const { return !m_parts && own
 PartRow ManifestView::part(std::uint32_t index, const std::string& name, const std::string& line,
                            const Strings& symbols) const {
     const BlobRow blob = own_blob(index);
-    const std::size_t at = blob_at(index);
-    const std::string own = std::string(blob.digest) + " " + string(number(at + k_units_at)) + " ";
+    const BlobColumns columns = blob_at(index);
+    const std::string own = std::string(blob.digest) + " " + string(columns.units) + " ";
     PartRow row;
     row.name = std::string(blob.name) + "." + name;
     row.digest = hash(own + line).hex();
     row.kernel = std::string(blob.name) + "\t" + line;
     row.symbol = symbols.empty() ? "" : symbols[0];
-    row.recipe = number(at + (symbols.empty() ? k_host_recipe_at : k_device_recipe_at));
+    row.recipe = symbols.empty() ? columns.host_recipe : columns.device_recipe;
     return row;
 }
 
@@ -245,34 +243,33 @@ Strings ManifestView::private_names() const {
     return names;
 }
 
-const char* ManifestView::symbol_name(std::uint32_t index) const {
+ManifestView::SymbolColumns ManifestView::symbol_at(std::uint32_t index) const {
     if (index >= m_header.symbols) fail_damaged("no such symbol");
-    return string(number(m_header.symbols_at + k_symbol_size * index));
+    return row_at<SymbolColumns>(m_data + m_header.symbols_at, index);
 }
 
-std::uint32_t ManifestView::symbol_blob(std::uint32_t index) const {
-    if (index >= m_header.symbols) fail_damaged("no such symbol");
-    return number(m_header.symbols_at + k_symbol_size * index + 4);
-}
+const char* ManifestView::symbol_name(std::uint32_t index) const { return string(symbol_at(index).name); }
 
-std::size_t ManifestView::recipe_at(std::uint32_t index) const {
+std::uint32_t ManifestView::symbol_blob(std::uint32_t index) const { return symbol_at(index).blob; }
+
+ManifestView::RecipeColumns ManifestView::recipe_at(std::uint32_t index) const {
     if (index >= m_header.recipes) fail_damaged("no such recipe");
-    return m_header.recipes_at + k_recipe_size * index;
+    return row_at<RecipeColumns>(m_data + m_header.recipes_at, index);
 }
 
-const char* ManifestView::recipe_toolchain(std::uint32_t index) const { return string(number(recipe_at(index))); }
+const char* ManifestView::recipe_toolchain(std::uint32_t index) const { return string(recipe_at(index).toolchain); }
 
 const char* ManifestView::recipe_toolchain_id(std::uint32_t index) const {
-    return string(number(recipe_at(index) + 4));
+    return string(recipe_at(index).toolchain_id);
 }
 
-bool ManifestView::has_arch_flags(std::uint32_t index) const { return !list(number(recipe_at(index) + 28)).empty(); }
+bool ManifestView::has_arch_flags(std::uint32_t index) const { return !list(recipe_at(index).arch_flags).empty(); }
 
 RecipeRow ManifestView::recipe(std::uint32_t index) const {
-    const std::size_t at = recipe_at(index);
-    const auto text = [&](std::size_t column) { return std::string(string(number(at + 4 * column))); };
-    const auto texts = [&](std::size_t column) { return list(number(at + 4 * column)); };
-    return RecipeRow{text(0), text(1), text(2), texts(3), texts(4), texts(5), texts(6), texts(7), texts(8)};
+    const RecipeColumns row = recipe_at(index);
+    return RecipeRow{string(row.toolchain), string(row.toolchain_id), string(row.home),
+                     list(row.home_env),    list(row.compile),        list(row.link),
+                     list(row.env),         list(row.arch_flags),     list(row.drop_env)};
 }
 
 }  // namespace lazyck::rt

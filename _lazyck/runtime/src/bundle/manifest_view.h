@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "lazyck_abi.h"
 
 namespace lazyck::rt {
 
@@ -108,19 +109,27 @@ class ManifestView {
     std::uint16_t machine() const { return m_machine; }
 
  private:
-    struct Header {
-        std::uint32_t version, size;
-        std::uint32_t blobs, symbols, recipes, words;
-        std::uint32_t blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size;
-        std::uint32_t library, soname, cache_name, root, archs, eager, creator, digest, machine, private_names,
-            contents;
+#define LAZYCK_COLUMN(name) std::uint32_t name;
+    struct HeaderColumns {
+        LAZYCK_MANIFEST_HEADER(LAZYCK_COLUMN)
     };
+    struct BlobColumns {
+        LAZYCK_MANIFEST_BLOB(LAZYCK_COLUMN)
+    };
+    struct SymbolColumns {
+        LAZYCK_MANIFEST_SYMBOL(LAZYCK_COLUMN)
+    };
+    struct RecipeColumns {
+        LAZYCK_MANIFEST_RECIPE(LAZYCK_COLUMN)
+    };
+#undef LAZYCK_COLUMN
 
     [[noreturn]] void fail_damaged(const char* what) const;
     void check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const;
     std::uint32_t number(std::size_t at) const;
-    std::size_t recipe_at(std::uint32_t index) const;
-    std::size_t blob_at(std::uint32_t index) const;
+    BlobColumns blob_at(std::uint32_t index) const;
+    SymbolColumns symbol_at(std::uint32_t index) const;
+    RecipeColumns recipe_at(std::uint32_t index) const;
     BlobRow own_blob(std::uint32_t index) const;
     PartRow part(std::uint32_t index, const std::string& name, const std::string& line, const Strings& symbols) const;
     ManifestView with_parts(std::uint32_t index, std::shared_ptr<const std::vector<PartRow>> rows) const;
@@ -128,7 +137,7 @@ class ManifestView {
     Strings list(std::uint32_t at) const;
 
     const unsigned char* m_data = nullptr;
-    Header m_header = {};
+    HeaderColumns m_header = {};
     std::uint16_t m_machine = 0;
     std::string m_where;
     std::uint32_t m_whole = 0;                            // the blob that the parts belong to

@@ -92,7 +92,7 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
 // process unpacked is then left alone, because others may already compile from it.
 void unpack(const std::string& archive, const std::string& library, const std::string& place, Cache& cache,
             const std::function<bool()>& is_made) {
-    const StagingDirectory staging(owned_prefix(cache.root() + "/.staging/bundle"), k_depth_of_staging);
+    const StagingDirectory staging(owned_prefix(cache.root() + "/" LAZYCK_CACHE_STAGING "/bundle"), k_depth_of_staging);
     const char* const name = "unpacked";
     if (mkdirat(staging.fd(), name, 0700) != 0) fail_system("cannot unpack '" + archive + "'", errno);
     const UniqueFd into = open_at(staging.fd(), name, O_RDONLY | O_DIRECTORY);
@@ -119,12 +119,12 @@ std::string archive_path(const std::string& root, const std::string& library) {
 std::string Archives::unpacked(const std::string& path, const std::string& library, const std::string& source,
                                Cache& cache, const std::function<bool(const std::string& root)>& is_good) {
     const std::string digest = digest_of(path);
-    const std::string place = cache.make_own_directory(".bundles") + "/" + digest;
+    const std::string place = cache.make_own_directory(LAZYCK_CACHE_BUNDLES) + "/" + digest;
     const auto is_made = [&] {
         return is_whole(place, library) && is_file(place + "/" + source) && (is_known_good(place) || is_good(place));
     };
     if (!is_made()) {
-        const BlobLock lock(cache.root() + "/.locks/bundle-" + digest + ".lock",
+        const BlobLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/bundle-" + digest + ".lock",
                             {"the bundle of " + visible(library), library, "", "", ""}, k_patience, is_made);
         if (!is_made()) unpack(path, library, place, cache, is_made);
     }
@@ -155,7 +155,7 @@ std::string Archives::digest_of(const std::string& path) {
 }
 
 void remove_unused_bundles(const Directory& root) {
-    const auto bundles = root.find(".bundles");
+    const auto bundles = root.find(LAZYCK_CACHE_BUNDLES);
     for (const std::string& name : bundles ? bundles->names() : Strings()) {
         const auto st = bundles->status_of(name);
         if (st && name[0] != '.' && std::time(nullptr) - st->st_mtime > k_bundle_age) remove_tree(bundles->fd(), name);

@@ -21,9 +21,6 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::size_t k_digest_digits = 16;
-constexpr std::size_t k_salt_digits = 12;
-
 // Returns whether `path` exists. Throws if it is anything but a directory that only we (or root)
 // can write.
 bool check_directory(const std::string& path) {
@@ -76,7 +73,7 @@ std::string EntryKey::archs_in_name() const {
 
 std::string Cache::leaf_name(const EntryKey& key) {
     std::string leaf = key.archs_in_name() + "-" + safe_name(key.toolchain_id);
-    if (!key.salt.empty()) leaf += "-" + hash(key.salt).hex().substr(0, k_salt_digits);
+    if (!key.salt.empty()) leaf += "-" + hash(key.salt).hex().substr(0, LAZYCK_SALT_DIGITS);
     return leaf;
 }
 
@@ -108,7 +105,7 @@ Cache::Leaf& Cache::leaf_of(const EntryKey& key) {
 }
 
 std::string Cache::file_name(const EntryKey& key) {
-    return safe_name(key.blob) + "-" + safe_name(std::string_view(key.digest).substr(0, k_digest_digits)) + ".so";
+    return safe_name(key.blob) + "-" + safe_name(std::string_view(key.digest).substr(0, LAZYCK_DIGEST_DIGITS)) + ".so";
 }
 
 std::string Cache::entry_path(const EntryKey& key) {
@@ -130,7 +127,7 @@ UniqueFd Cache::open_directory(const EntryKey& key) {
         const bool is_same = fd && fstat(fd.get(), &st) == 0 && st.st_dev == known.device && st.st_ino == known.inode;
         if (is_same && stranger_of(st).empty()) return fd;
     }
-    UniqueFd fd = open_trusted(known.path, k_depth_of_entries - 1, O_PATH | O_DIRECTORY);
+    UniqueFd fd = open_trusted(known.path, LAZYCK_DEPTH_OF_ENTRIES - 1, O_PATH | O_DIRECTORY);
     if (!fd || fstat(fd.get(), &st) != 0) return UniqueFd();
     check_trusted(known.path, st);
     const std::lock_guard<std::mutex> guard(m_mutex);
@@ -143,7 +140,7 @@ UniqueFd Cache::open_directory(const EntryKey& key) {
 std::string Cache::note_path(const EntryKey& key) {
     const std::string entry = entry_path(key);
     if (!m_is_tier) return entry + ".seen";
-    return m_notes.empty() ? "" : m_notes + "/.seen/" + hash(entry).hex();
+    return m_notes.empty() ? "" : m_notes + "/" LAZYCK_CACHE_SEEN "/" + hash(entry).hex();
 }
 
 std::shared_ptr<Cache> Cache::tier(std::string root, std::string notes) {
@@ -153,7 +150,7 @@ std::shared_ptr<Cache> Cache::tier(std::string root, std::string notes) {
     return made;
 }
 
-std::string Cache::history_path() const { return m_root + "/.history/" + safe_name(host_name()); }
+std::string Cache::history_path() const { return m_root + "/" LAZYCK_CACHE_HISTORY "/" + safe_name(host_name()); }
 
 std::string Cache::log_path(const EntryKey& key) {
     const std::string entry = entry_path(key);
@@ -161,22 +158,22 @@ std::string Cache::log_path(const EntryKey& key) {
 }
 
 std::string Cache::lock_path(const EntryKey& key) const {
-    return m_root + "/.locks/" + safe_name(key.blob) + "-" + key.id().hex() + ".lock";
+    return m_root + "/" LAZYCK_CACHE_LOCKS "/" + safe_name(key.blob) + "-" + key.id().hex() + ".lock";
 }
 
 std::string Cache::staging_prefix(const EntryKey& key) const {
-    return owned_prefix(m_root + "/.staging/" + safe_name(key.blob));
+    return owned_prefix(m_root + "/" LAZYCK_CACHE_STAGING "/" + safe_name(key.blob));
 }
 
 Costs Cache::costs(const EntryKey& key) const {
-    return {m_root + "/.costs/" + safe_name(key.library), safe_name(key.blob), key.archs_in_name()};
+    return {m_root + "/" LAZYCK_CACHE_COSTS "/" + safe_name(key.library), safe_name(key.blob), key.archs_in_name()};
 }
 
 ByKernel Cache::by_kernel(const std::string& library, const std::string& blob) const {
-    return {m_root + "/.costs/" + safe_name(library) + ".by-kernel", safe_name(blob)};
+    return {m_root + "/" LAZYCK_CACHE_COSTS "/" + safe_name(library) + ".by-kernel", safe_name(blob)};
 }
 
-std::string Cache::permits_dir() const { return m_root + "/.slots/" + safe_name(host_name()); }
+std::string Cache::permits_dir() const { return m_root + "/" LAZYCK_CACHE_SLOTS "/" + safe_name(host_name()); }
 
 bool Cache::is_trusted(const std::string& path) {
     {
@@ -198,9 +195,11 @@ bool Cache::find_directory(const EntryKey& key) {
 
 void Cache::make_directories_for(const EntryKey& key) {
     const Strings all = directories(key);
-    const std::string locks = m_root + "/.locks", staging = m_root + "/.staging", slots = m_root + "/.slots";
+    const std::string locks = m_root + "/" LAZYCK_CACHE_LOCKS, staging = m_root + "/" LAZYCK_CACHE_STAGING,
+                      slots = m_root + "/" LAZYCK_CACHE_SLOTS;
     for (const std::string& path : all) make_private(path);
-    for (const std::string& path : {locks, staging, m_root + "/.costs", m_root + "/.history", slots, permits_dir()}) {
+    for (const std::string& path :
+         {locks, staging, m_root + "/" LAZYCK_CACHE_COSTS, m_root + "/" LAZYCK_CACHE_HISTORY, slots, permits_dir()}) {
         make_private(path);
     }
     for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);
@@ -209,12 +208,13 @@ void Cache::make_directories_for(const EntryKey& key) {
 
 std::string Cache::make_own_directory(const char* name) {
     const std::string made = m_root + "/" + name;
-    for (const std::string& path : {m_root, m_root + "/.locks", m_root + "/.staging", made}) make_private(path);
+    for (const std::string& path : {m_root, m_root + "/" LAZYCK_CACHE_LOCKS, m_root + "/" LAZYCK_CACHE_STAGING, made})
+        make_private(path);
     return made;
 }
 
 void publish(int directory, const char* name, const std::string& path) {
-    const UniqueFd to = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
+    const UniqueFd to = open_trusted_directory(directory_of(path), LAZYCK_DEPTH_OF_ENTRIES - 1);
     if (renameat(directory, name, to.get(), file_name_of(path).c_str()) == 0) return;
     fail_system("cannot publish '" + path + "'", errno);
 }

@@ -39,8 +39,6 @@ struct EntryKey {
     std::string archs_in_name() const;
 };
 
-// The number of directories from the root to an entry, including the root.
-constexpr unsigned k_depth_of_entries = 4;
 // The number of directories from the root to a directory in .staging, including the root.
 constexpr unsigned k_depth_of_staging = 2;
 

@@ -28,20 +28,21 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "cache/cache.h"
+#include "lazyck_abi.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {
 
 namespace {
 
-constexpr char k_magic[9] = "LAZYCKEN";
-constexpr std::uint32_t k_entry_version = 1;
 constexpr char k_seen[] = ".seen";
 
 struct Trailer {
     char magic[8];
     std::uint32_t version, reserved;
-    std::uint64_t image_size, digest_low, digest_high, key_low, key_high, text;
+#define LAZYCK_COLUMN(name) std::uint64_t name;
+    LAZYCK_ENTRY_TRAILER(LAZYCK_COLUMN)
+#undef LAZYCK_COLUMN
 };
 static_assert(sizeof(Trailer) == 64, "the trailer is a file format");
 
@@ -140,8 +141,9 @@ std::string check_whole(const MappedFile& file, Trailer& trailer) {
     if (file.size() < sizeof(Trailer)) return "cut short";
     const std::size_t image_size = file.size() - sizeof trailer;
     std::memcpy(&trailer, file.data() + image_size, sizeof trailer);
-    if (std::memcmp(trailer.magic, k_magic, sizeof trailer.magic) != 0) return "cut short, or not written by lazyck";
-    if (trailer.version != k_entry_version) return "written by another version of lazyck";
+    if (std::memcmp(trailer.magic, LAZYCK_ENTRY_MAGIC, sizeof trailer.magic) != 0)
+        return "cut short, or not written by lazyck";
+    if (trailer.version != LAZYCK_ENTRY_VERSION) return "written by another version of lazyck";
     if (trailer.image_size != image_size) return "cut short";
     if (hash(file.data(), image_size) != Digest{trailer.digest_low, trailer.digest_high}) return "its contents changed";
     return "";
@@ -267,8 +269,8 @@ void seal_entry(int fd, const Digest& key, const Digest& text) {
         MappedFile file;
         if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
         const Digest digest = hash(file.data(), file.size());
-        std::memcpy(trailer.magic, k_magic, sizeof trailer.magic);
-        trailer.version = k_entry_version;
+        std::memcpy(trailer.magic, LAZYCK_ENTRY_MAGIC, sizeof trailer.magic);
+        trailer.version = LAZYCK_ENTRY_VERSION;
         trailer.image_size = file.size();
         trailer.digest_low = digest.low;
         trailer.digest_high = digest.high;

@@ -27,7 +27,7 @@ std::string entry_in(int directory, const std::string& name) {
     const UniqueFd fd = open_own_at(directory, name, O_RDONLY);
     const std::string said = fd ? read_text(fd.get(), 0, k_longest_path_said) : "";
     const Strings parts = split(said, "/");
-    const bool is_path = parts.size() == k_depth_of_entries - 1 &&
+    const bool is_path = parts.size() == LAZYCK_DEPTH_OF_ENTRIES - 1 &&
                          std::none_of(parts.begin(), parts.end(), [](const auto& p) { return p[0] == '.'; });
     return is_path ? join(parts, "/") : "";
 }
@@ -49,7 +49,7 @@ UniqueFd find_text(const Cache& cache, const EntryKey& text, const Strings& symb
     const std::string entry = entry_in(directory.get(), text.id().hex());
     if (entry.empty()) return UniqueFd();
     const std::string path = cache.root() + "/" LAZYCK_CACHE_VERSION "/" + entry;
-    UniqueFd fd = open_trusted(path, k_depth_of_entries, O_RDONLY | O_NONBLOCK);
+    UniqueFd fd = open_trusted(path, LAZYCK_DEPTH_OF_ENTRIES, O_RDONLY | O_NONBLOCK);
     struct stat st;
     if (!fd || fstat(fd.get(), &st) != 0 || !stranger_of(st).empty()) return UniqueFd();
     return find_entry_fault(fd.get(), text, symbols).empty() ? std::move(fd) : UniqueFd();

@@ -30,7 +30,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr char k_ready[] = "/ready", k_compiled[] = "/pch", k_failed[] = "/failed";
-constexpr char k_place[] = ".preambles";
+constexpr char k_place[] = LAZYCK_CACHE_PREAMBLES;
 constexpr std::size_t k_most_kept = 8;  // one of Composable Kernel takes 90 MB
 constexpr std::time_t k_longest_kept = 7 * 24 * 3600, k_longest_given_up = 24 * 3600;
 
@@ -104,7 +104,7 @@ bool has_debug_information(const RecipeRow& recipe) {
 
 bool has_preambles(const RecipeRow& recipe) {
     const bool is_clang = !recipe.compile.empty() && file_name_of(recipe.compile[0]).find("clang") != std::string::npos;
-    return !recipe.link.empty() && (recipe.toolchain == "rocm" || is_clang);
+    return !recipe.link.empty() && (recipe.toolchain == LAZYCK_TOOLCHAIN_ROCM || is_clang);
 }
 
 std::string_view preamble_of(std::string_view source) {
@@ -154,7 +154,7 @@ std::string make_preamble(const PreambleRequest& request) {
     }
     const Strings& archs = request.values.archs;
     std::string problem;
-    if (request.recipe.toolchain == "rocm") {
+    if (request.recipe.toolchain == LAZYCK_TOOLCHAIN_ROCM) {
         for (const std::string& arch : archs) {
             if (problem.empty()) problem = compile_one(request, arch + ".pch", {arch}, {"--cuda-device-only"});
         }

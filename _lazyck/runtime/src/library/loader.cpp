@@ -14,6 +14,7 @@
 #include "base/load_error.h"
 #include "bundle/units.h"
 #include "lazyck.h"
+#include "lazyck_abi.h"
 #include "library/device_images.h"
 #include "library/kernels.h"
 #include "library/slots.h"
@@ -101,7 +102,7 @@ void* Loader::open_blob(const ManifestView& manifest, const BlobRow& blob, const
         return names;
     };
     CheckedFile::NamedCopy named_copy;
-    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == "rocm")
+    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM)
         named_copy = [this](int fd) { return m_store.named_copies().make(fd); };
     void* const handle = entry.file->load(m_states.mutex(), before, named_copy, reason);
     if (handle == nullptr && !listed.empty()) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "lazyck_abi.h"
+
 namespace lazyck::rt {
 
 namespace {
@@ -75,12 +77,12 @@ void* torch_stream(const Runtime& runtime) {
 }  // namespace
 
 std::string capturing_runtime(const std::string& toolchain) {
-    if (toolchain != "cuda" && toolchain != "rocm") return "";
-    const Runtime& runtime = toolchain == "cuda" ? k_cuda : k_hip;
+    if (toolchain != LAZYCK_TOOLCHAIN_CUDA && toolchain != LAZYCK_TOOLCHAIN_ROCM) return "";
+    const Runtime& runtime = toolchain == LAZYCK_TOOLCHAIN_CUDA ? k_cuda : k_hip;
     auto* const is_capturing = reinterpret_cast<IsCapturing*>(loaded(runtime.is_capturing, runtime.libraries));
     if (is_capturing == nullptr) return "";
     // CUDA knows the legacy default stream and the thread's own by the numbers 1 and 2.
-    const std::uintptr_t by_thread = toolchain == "cuda" ? 2 : 0;
+    const std::uintptr_t by_thread = toolchain == LAZYCK_TOOLCHAIN_CUDA ? 2 : 0;
     for (void* const stream :
          {torch_stream(runtime), static_cast<void*>(nullptr), reinterpret_cast<void*>(by_thread)}) {
         int status = 0;

@@ -20,7 +20,6 @@ namespace lazyck::rt {
 namespace {
 
 constexpr unsigned k_most_jobs = 4096;
-constexpr double k_longest_time = 1e9;  // seconds
 
 [[noreturn]] void fail_variable(const std::string& variable, const std::string& value, const std::string& wanted) {
     fail("lazyck: " + origin_of(variable.c_str()) + variable + "=" + shell_quote(value) + ": " + wanted);
@@ -72,10 +71,8 @@ unsigned read_jobs() {
 double read_seconds(const char* variable, double by_default) {
     const std::string value = environment(variable);
     if (value.empty()) return by_default;
-    const std::optional<double> seconds = number_in(value);
-    if (!seconds || *seconds > k_longest_time) {
-        fail_variable(variable, value, "must be a number of seconds, 0 or more");
-    }
+    const std::optional<double> seconds = seconds_in(value);
+    if (!seconds) fail_variable(variable, value, "must be a number of seconds, 0 or more");
     return *seconds;
 }
 

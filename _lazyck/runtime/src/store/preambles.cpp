@@ -22,7 +22,7 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr char k_preambles[] = ".preambles";
+constexpr char k_preambles[] = LAZYCK_CACHE_PREAMBLES;
 constexpr unsigned k_depth_of_preambles = 1;
 constexpr std::size_t k_least_sharing = 8;    // blobs that must share a preamble to make it worthwhile
 constexpr std::size_t k_most_looked_at = 16;  // blobs examined to estimate how many share a preamble
@@ -86,7 +86,7 @@ std::string Preambles::make(const ManifestView& manifest, std::uint32_t index, c
     const std::string place = preamble_place(cache, name);
     // The lock is held until the preamble is made. Other processes compile without a preamble
     // meanwhile.
-    const FileLock lock(cache.root() + "/.locks/preamble-" + name + ".lock");
+    const FileLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/preamble-" + name + ".lock");
     if (lock.state() != FileLock::State::held) return "another process makes it, or files cannot be locked here";
     const SourceFile source = m_sources.find(manifest, blob, cache);
     if (is_given_up(place)) return "it could not be made or used within the last day";

@@ -192,7 +192,7 @@ TrimOutcome trim(const std::string& root, const TrimRequest& request,
 
 void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
     const Directory directory = Directory::open(root);
-    const UniqueFd stamp = open_at(directory.fd(), ".trimmed", O_RDWR | O_CREAT | O_NONBLOCK);
+    const UniqueFd stamp = open_at(directory.fd(), LAZYCK_CACHE_TRIMMED, O_RDWR | O_CREAT | O_NONBLOCK);
     struct stat st;
     if (!stamp || fstat(stamp.get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
     const bool is_new = st.st_size == 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "lazyck_abi.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 
@@ -19,7 +20,7 @@ namespace {
 void quarantine(const std::string& path, const std::string& problem, const Subject& subject) {
     const std::string name = file_name_of(path);
     const std::string aside = name + ".bad-" + std::to_string(std::time(nullptr)) + "-" + std::to_string(getpid());
-    const UniqueFd directory = open_trusted_directory(directory_of(path), k_depth_of_entries - 1);
+    const UniqueFd directory = open_trusted_directory(directory_of(path), LAZYCK_DEPTH_OF_ENTRIES - 1);
     if (renameat(directory.get(), name.c_str(), directory.get(), aside.c_str()) != 0 && errno != ENOENT) {
         fail_system("the cache entry '" + path + "' is damaged (" + problem + ") and cannot be moved aside", errno);
     }
