@@ -15,6 +15,7 @@
 
 #include "base/failure.h"
 #include "base/machine.h"
+#include "base/numbers.h"
 #include "cache/places.h"
 #include "cache/texts.h"
 #include "compile/compile.h"
@@ -726,7 +727,6 @@ RemoteRequest Store::remote_request(const Subject& subject, const Guess& guess) 
     RemoteRequest request;
     request.helper = m_config.remote_helper;
     request.subject = subject;
-    request.expected_seconds = guess.blob.seconds;
     request.longest_wait = patience(m_config, guess);
     return request;
 }
@@ -734,7 +734,7 @@ RemoteRequest Store::remote_request(const Subject& subject, const Guess& guess) 
 UniqueFd Store::compile_there(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                               const Guess& guess, Cache& cache, std::string& origin, std::string& problem) {
     RemoteRequest request = remote_request(subject_of(manifest, blob, key.arch_label()), guess);
-    request.to_compile = {"--from", m_places.library};
+    request.to_compile = {"--from", m_places.library, "--expect", decimal(guess.blob.seconds, 0)};
     if (manifest.has_arch_flags(blob.recipe)) {
         for (const std::string& arch : key.archs) request.to_compile.insert(request.to_compile.end(), {"--arch", arch});
     }
