@@ -108,7 +108,7 @@ def declarations(text: str) -> Iterator[Code]:
             scopes.append(scopes[-1] + (inner or ()))
         elif piece.ends == "}" and len(scopes) > 1:
             scopes.pop()
-        elif piece.ends in ("block", ";"):
+        elif piece.ends in ("block", ";", ""):
             statement = text[piece.start : piece.end - (piece.ends == ";")]
             if statement.strip():
                 head = statement if piece.first < 0 else text[piece.start : piece.first]
