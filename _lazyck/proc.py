@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource
 import signal
 import subprocess
 import threading
@@ -32,14 +31,11 @@ from _lazyck.errors import CommandError, ToolchainError
 @dataclass(frozen=True)
 class Result:
     """The result of a finished command. `status` is its exit status, or negative the signal that
-    killed it. CPU seconds and the peak resident size in KiB include the processes that it waited
-    for."""
+    killed it."""
 
     status: int
     stdout: str
     stderr: str
-    cpu_seconds: float
-    peak_rss_kib: int
 
 
 def search_path(env: Mapping[str, str] | None = None) -> list[str]:
@@ -95,7 +91,6 @@ def run(
     Raises `ToolchainError` if the program cannot be started, or if it takes longer than `timeout`
     seconds.
     """
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         words, full = _own(argv, env)
         done = subprocess.run(
@@ -115,10 +110,8 @@ def run(
         raise ToolchainError(f"{what}: {os.strerror(e.errno or 0)}", hint) from e
     except subprocess.TimeoutExpired as e:
         raise ToolchainError(f"{argv[0]!r} did not end within {timeout:g} s") from e
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     stdout, stderr = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-    return Result(done.returncode, stdout, stderr, cpu, after.ru_maxrss)
+    return Result(done.returncode, stdout, stderr)
 
 
 def check(

@@ -34,11 +34,6 @@ class Sample:
     blobs: int | None = None
     seconds: float | None = None
 
-    @property
-    def is_all(self) -> bool:
-        """Whether nothing is left out."""
-        return self.blobs is None and self.seconds is None
-
 
 @dataclass(frozen=True)
 class Unit:

@@ -7,24 +7,28 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.enums import ENUM_DT_FLAGS, ENUM_DT_FLAGS_1
+from elftools.elf.gnuversions import GNUVerNeedSection, GNUVersionSection, GNUVerSymSection
+from elftools.elf.sections import Section, StringTableSection
 
 from _lazyck import abi
 from _lazyck.errors import FormatError
 from _lazyck.manifest import Manifest, decode
 from _lazyck.postbuild.objects import elf
 
-_DYNAMIC = struct.Struct("<qQ")
-_VERDEF = struct.Struct("<HHHHIII")
-_VERNEED = struct.Struct("<HHIII")
-_VERNAUX = struct.Struct("<IHHII")
-_SHT_DYNAMIC, _SHT_VERDEF, _SHT_VERNEED, _SHT_VERSYM = 6, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
-_TEXTS = {1: "NEEDED", 14: "SONAME", 15: "RPATH", 29: "RUNPATH", 0x7FFFFFFD: "AUXILIARY", 0x7FFFFFFF: "FILTER"}
-_CODE = {12: "INIT", 13: "FINI", 25: "INIT_ARRAY", 26: "FINI_ARRAY", 32: "PREINIT_ARRAY"}
-_FLAGS = {0x2: "SYMBOLIC", 0x4: "TEXTREL", 0x8: "BIND_NOW"}  # of DT_FLAGS
-_FLAGS_1 = {0x8: "NODELETE", 0x20: "INITFIRST", 0x40: "NOOPEN", 0x400: "INTERPOSE"}  # of DT_FLAGS_1
-_TAG_FLAGS, _TAG_FLAGS_1, _TAG_SYMBOLIC, _TAG_TEXTREL, _TAG_BIND_NOW = 30, 0x6FFFFFFB, 16, 22, 24
+_TEXTS = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH", "DT_AUXILIARY", "DT_FILTER")
+_CODE = ("DT_INIT", "DT_FINI", "DT_INIT_ARRAY", "DT_FINI_ARRAY", "DT_PREINIT_ARRAY")
+_FLAGS = ("DT_SYMBOLIC", "DT_TEXTREL", "DT_BIND_NOW")  # DT_FLAGS has bits of the same meaning
+_FLAGS_1 = ("NODELETE", "INITFIRST", "NOOPEN", "INTERPOSE")
 _HIDDEN_VERSION, _SHN_ABS = 0x8000, 0xFFF1
+_LEAST_VERSION = 16  # bytes that one version takes in its section
+_BASE_VERSION = 1  # a flag: such a version names the file
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,9 @@ def read_offered(path: Path) -> Offered:
     """Read what the library at `path` offers. Raises `LazyckError`."""
     image = elf.open_image(path)
     try:
-        return _read(image)
-    except (struct.error, LookupError, ValueError) as e:
+        return _read(image, ELFFile(BytesIO(image.data)))
+    # pyelftools finds some damage by assertions only, and without those (`python -O`) by accident.
+    except (ELFError, AssertionError, AttributeError, struct.error, LookupError, ValueError) as e:
         raise FormatError(f"{path}: damaged ELF file ({e})", "build it again") from e
 
 
@@ -91,9 +96,10 @@ def read_stubs(path: Path) -> Manifest | None:
     return None if data is None else decode(data, str(path))
 
 
-def _read(image: elf.ElfImage) -> Offered:
-    own, others = _version_names(image)
-    numbers = next((image.content(s) for s in image.sections if s.type == _SHT_VERSYM), b"")
+def _read(image: elf.ElfImage, file: ELFFile) -> Offered:
+    sections = list(file.iter_sections())
+    own, others = _version_names(sections)
+    numbers = next((s.data() for s in sections if isinstance(s, GNUVerSymSection)), b"")
     versions = struct.unpack(f"<{len(numbers) // 2}H", numbers)
     exports: dict[str, Export] = {}
     undefined: set[str] = set()
@@ -115,8 +121,15 @@ def _read(image: elf.ElfImage) -> Offered:
             export = Export(s.name, version, s.binding, s.type, s.visibility, s.size, (s.section, s.value))
             exports[s.name + version] = export
     names = {s.name for s in image.symbols() if s.section != 0 and s.name and s.type not in ("FILE", "SECTION")}
-    rows = list(_dynamic(image))
-    texts = [(_TEXTS[tag], text) for tag, _, text in rows if tag in _TEXTS]
+    tags: list[tuple[str, int]] = []
+    texts: list[tuple[str, str]] = []
+    for section in sections:
+        if isinstance(section, DynamicSection):
+            tags += [(tag["d_tag"], tag["d_val"]) for tag in section.iter_tags()]
+            strings = file.get_section(section["sh_link"])
+            assert isinstance(strings, StringTableSection)
+            texts += [(tag[3:], strings.get_string(value)) for tag, value in tags if tag in _TEXTS]
+            break
     return Offered(
         exports,
         frozenset(names | {e.name for e in exports.values()}),
@@ -124,59 +137,35 @@ def _read(image: elf.ElfImage) -> Offered:
         frozenset(taken),
         tuple(text for name, text in texts if name == "NEEDED"),
         {name: text for name, text in texts if name != "NEEDED"},
-        frozenset(_CODE[tag] for tag, _, _ in rows if tag in _CODE),
-        frozenset(_flags(rows)),
+        frozenset(tag[3:] for tag, _ in tags if tag in _CODE),
+        frozenset(_flags(tags)),
         frozenset(own.values()),
     )
 
 
-def _dynamic(image: elf.ElfImage) -> Iterator[tuple[int, int, str]]:
-    """Yield (tag, value, text) for each row of the dynamic section. The text is empty if the tag
-    has none."""
-    for section in image.sections:
-        if section.type == _SHT_DYNAMIC:
-            strings = image.content(image.sections[section.link])
-            for tag, value in _DYNAMIC.iter_unpack(image.content(section)):
-                if tag == 0:
-                    return
-                yield tag, value, _text(strings, value) if tag in _TEXTS else ""
+def _flags(tags: Iterable[tuple[str, int]]) -> Iterator[str]:
+    for tag, value in tags:
+        if tag in _FLAGS:
+            yield tag[3:]
+        elif tag == "DT_FLAGS":
+            yield from (flag[3:] for flag in _FLAGS if value & ENUM_DT_FLAGS["DF_" + flag[3:]])
+        elif tag == "DT_FLAGS_1":
+            yield from (flag for flag in _FLAGS_1 if value & ENUM_DT_FLAGS_1["DF_1_" + flag])
 
 
-def _flags(rows: list[tuple[int, int, str]]) -> Iterator[str]:
-    single = {_TAG_SYMBOLIC: "SYMBOLIC", _TAG_TEXTREL: "TEXTREL", _TAG_BIND_NOW: "BIND_NOW"}
-    for tag, value, _ in rows:
-        if tag in single:
-            yield single[tag]
-        for bits in (_FLAGS if tag == _TAG_FLAGS else _FLAGS_1 if tag == _TAG_FLAGS_1 else {}).items():
-            if value & bits[0]:
-                yield bits[1]
-
-
-def _version_names(image: elf.ElfImage) -> tuple[dict[int, str], frozenset[int]]:
+def _version_names(sections: Iterable[Section]) -> tuple[dict[int, str], frozenset[int]]:
     """Return the versions that a library defines, by number, and the numbers of those that it takes
     from others."""
     own: dict[int, str] = {}
     others: set[int] = set()
-    for section in image.sections:
-        if section.type not in (_SHT_VERDEF, _SHT_VERNEED):
+    for section in sections:
+        if not isinstance(section, GNUVersionSection):
             continue
-        data, strings = image.content(section), image.content(image.sections[section.link])
-        at = 0
-        for _ in range(section.info):
-            if section.type == _SHT_VERDEF:
-                _, flags, index, _, _, first, following = _VERDEF.unpack_from(data, at)
-                if not flags & 1:  # such a version names the file
-                    own[index & ~_HIDDEN_VERSION] = _text(strings, *struct.unpack_from("<I", data, at + first))
-            else:
-                _, count, _, first, following = _VERNEED.unpack_from(data, at)
-                row = at + first
-                for _ in range(count):
-                    _, _, index, _, step = _VERNAUX.unpack_from(data, row)
-                    others.add(index & ~_HIDDEN_VERSION)
-                    row += step
-            at += following
+        if section.num_versions() * _LEAST_VERSION > section["sh_size"]:  # pyelftools would read on without end
+            raise ValueError("more versions than there is room for")
+        for version, names in section.iter_versions():
+            if isinstance(section, GNUVerNeedSection):
+                others.update(name["vna_other"] & ~_HIDDEN_VERSION for name in names)
+            elif not version["vd_flags"] & _BASE_VERSION:
+                own[version["vd_ndx"] & ~_HIDDEN_VERSION] = next(names).name
     return own, frozenset(others)
-
-
-def _text(strings: bytes, at: int) -> str:
-    return strings[at : strings.index(b"\0", at)].decode("utf-8", "surrogateescape")

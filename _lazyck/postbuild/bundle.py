@@ -22,6 +22,7 @@ from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.files import digest, encode
 from _lazyck.manifest import Manifest, Recipe
 from _lazyck.manifest import encode as encode_manifest
+from _lazyck.postbuild.includes import depends_on_place, with_relative_includes
 from _lazyck.tarball import EPOCH, EPOCH_VARIABLE, write_tarball
 from _lazyck.toolchains.base import Toolchain
 
@@ -42,8 +43,6 @@ HEADER_PATH = re.compile(
 )
 _ROUNDABOUT = re.compile(r"/\.{0,2}(?:/|$)")  # a path that is not normalized
 _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
-_RELATIVE = re.compile(rb"^[ \t]*#[ \t]*(?:include[ \t]*\"|include_next\b)", re.MULTILINE)
-_ABSOLUTE = re.compile(rb"^([ \t]*#[ \t]*include[ \t]*)([\"<])(/[^\">\n]+)[\">]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -362,22 +361,10 @@ class Apart:
     def kept(self, data: bytes, source: str) -> bytes:
         """Return the contents for the bundle, with as many empty lines at the end as there were
         other times before."""
-        if not _ONCE.search(data) or not _RELATIVE.search(data):
+        if not _ONCE.search(data) or not depends_on_place(data):
             return data
         times = self._times.setdefault(digest(data), {})
         return data + b"\n" * times.setdefault(int(Path(source).stat().st_mtime), len(times))
-
-
-def with_relative_includes(data: bytes, place: str, where: Mapping[str, str]) -> bytes:
-    """Return the text of a file at `place`, with absolute includes of files of the bundle made
-    relative. `where` maps these files to their places. CMake, for example, names each source of a
-    unity build by its path."""
-
-    def relative(m: re.Match[bytes]) -> bytes:
-        target = where.get(os.path.normpath(os.fsdecode(m[3])))
-        return m[0] if target is None else m[1] + encode(f'"{os.path.relpath(target, os.path.dirname(place))}"')
-
-    return _ABSOLUTE.sub(relative, data) if b"/" in data and b"#" in data else data
 
 
 def deploy(own: Path, target: Path) -> None:

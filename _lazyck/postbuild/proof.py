@@ -33,8 +33,8 @@ from _lazyck.postbuild.bundle import (
     inside,
 )
 from _lazyck.postbuild.describe import Description
+from _lazyck.postbuild.includes import asked_names, included_by
 from _lazyck.postbuild.probe.group import Group, first_error
-from _lazyck.postbuild.probe.header_reach import included_names
 from _lazyck.postbuild.probe.make_rules import rule_files
 from _lazyck.postbuild.probe.preprocess import macros_of, read_source, render_batch
 from _lazyck.postbuild.probe.probe import Probed
@@ -43,8 +43,6 @@ from _lazyck.settings import BuildSettings
 
 _FILE = "proved"
 _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
-_INCLUDED = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">\n]+)[\">]", re.MULTILINE)
-_ASKED = re.compile(rb"__has_include(?:_next)?\s*\(\s*[\"<]([^\">\n]+)[\">]")
 
 
 @dataclass(frozen=True)
@@ -87,8 +85,7 @@ class Case:
     @cached_property
     def absolute_names(self) -> frozenset[str]:
         """Return the absolute paths that an `#include` in these files names."""
-        files = map(read_source, self.places.values())
-        return frozenset(n for text in files for n in included_names(text)[0] if n.startswith("/"))
+        return frozenset(n for file in self.places.values() for n in included_by(file)[0] if n.startswith("/"))
 
     def key(self, contents: Contents) -> str:
         """Return a digest of all that the preprocessor is told and given, and of where it is told
@@ -305,10 +302,9 @@ def _foreseen(case: Case) -> set[str]:
             by_name.setdefault(os.path.basename(file), []).append(f"/{file}")
         found: set[str] = set()
         for data in (texts[file] for file in fresh):
-            if b"__has_include" in data:
-                for name in set(_ASKED.findall(data)):
-                    found |= _candidates(case, os.fsdecode(name))
-        for name in {os.fsdecode(n) for file in fresh for n in _INCLUDED.findall(texts[file])}:
+            for name in asked_names(data):
+                found |= _candidates(case, name)
+        for name in {name for file in fresh for name in included_by(file)[0]}:
             tail = "/" + name.rpartition("../")[2]
             if not any(file.endswith(tail) for file in by_name.get(os.path.basename(name), ())):
                 found |= {path for path in _candidates(case, name) if _bytes(path) in equals}

@@ -2,7 +2,7 @@
 It is not for users. (`lazyck-remote compile` is in _lazyck/helper.py.)
 
     lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache>
-                        [--expect SECONDS] [--wait SECONDS] [--only-fetch]
+                        [--wait SECONDS] [--only-fetch]
 
 It goes on in a process of its own, which has begun when the first process ends. It works in the
 working directory, which is the caller's for this one entry, and talks over the socket that is its
@@ -49,9 +49,7 @@ from _lazyck.remote.turn import wait_for_turn
 
 FETCHED = "fetched.so"
 _PATIENCE = 1200.0
-_USAGE = (
-    "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--expect SECONDS] [--wait SECONDS] [--only-fetch]"
-)
+_USAGE = "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--wait SECONDS] [--only-fetch]"
 
 
 @dataclass(frozen=True)
@@ -72,13 +70,12 @@ def parse(words: Sequence[str]) -> Task:
         raise LazyckError(_USAGE)
     while rest:
         word = rest.pop(0)
-        if word not in ("--key", "--name", "--cache", "--expect", "--wait", "--only-fetch"):
+        if word not in ("--key", "--name", "--cache", "--wait", "--only-fetch"):
             raise LazyckError(_USAGE)
         if word != "--only-fetch" and not rest:
             raise LazyckError(_USAGE)
         given[word] = "" if word == "--only-fetch" else rest.pop(0)
     try:
-        float(given.get("--expect", "0"))  # checked, but not used yet
         patience = float(given.get("--wait", _PATIENCE))
         cache = Path(given["--cache"])
         return Task(EntryName(given["--key"], given["--name"]), cache, max(patience, 0.0), "--only-fetch" in given)

@@ -127,10 +127,6 @@ def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_b
     )
 
 
-def _last_seconds(compiles: Iterable[Event]) -> dict[tuple[str, str, str], float]:
-    return {(e.library, e.blob, e.arch): e.seconds for e in compiles}
-
-
 def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
     """Return every blob with a compile, successful or not, sorted by compile time, the longest
     first."""

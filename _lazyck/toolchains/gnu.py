@@ -201,7 +201,6 @@ class GnuToolchain(Toolchain):
     )
     own_archives = frozenset({"libgcc.a", "libgcc_eh.a"})
     _dropped = DEPEND_FLAGS | SAVE_TEMPS
-    _host_flags: tuple[str, ...] = ()
 
     def host_preprocess_command(
         self,

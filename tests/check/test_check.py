@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support import REPOSITORY
 
-from _lazyck.check.ahead import spread
+from _lazyck.check.ahead import Sample, spread
 from _lazyck.check.offered import read_offered
 from _lazyck.commands.check import parse_sample
 from _lazyck.errors import UsageError
@@ -202,7 +202,7 @@ def test_a_sample_is_spread_evenly() -> None:
 
 
 def test_how_a_sample_is_written() -> None:
-    assert parse_sample("").is_all
+    assert parse_sample("") == Sample()
     assert parse_sample("40").blobs == 40
     assert (parse_sample("90s").seconds, parse_sample("10m").seconds) == (90, 600)
     for wrong in ("0", "-1", "1h", "s", "ten"):

@@ -561,7 +561,7 @@ def test_odd_paths(tmp_path: Path) -> None:
 def test_only_preprocessed_text_is_left_in_the_work_directory_and_costs_are_told(bench: Bench) -> None:
     result = bench.probe(a='#include "common.h"\nvoid a() {}\n')
     assert [p.name for p in (bench.at / "work").rglob("*") if p.is_file()] == ["text0.ii"]
-    assert result.cpu_seconds > 0 and result.peak_rss_kib > 1000
+    assert result.peak_rss_kib > 1000
 
 
 def test_nothing_to_probe(tmp_path: Path) -> None:

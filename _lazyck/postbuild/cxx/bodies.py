@@ -10,9 +10,8 @@ vanish, so that an inline function remains inline. This decides where a vtable g
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from _lazyck.postbuild.cxx.lexer import STRUCTURE
+from _lazyck.postbuild.cxx.pieces import pieces
 
 _TRAP = " __builtin_trap(); "
 # If a head contains one of these, other declarations may depend on the body, or it is no plain
@@ -34,43 +33,21 @@ def without_bodies(text: str) -> str:
     brace is changed.
     """
     out: list[str] = []
-    done = start = depth = 0  # up to where text is written; the current declaration's start; open parentheses
-    marks = STRUCTURE.finditer(text)
-    for mark in marks:
-        at = mark.start()
-        kind = text[at]
-        if kind == "(":
-            depth += 1
-        elif kind == ")":
-            depth = max(0, depth - 1)
-        elif kind in ";}":
-            start = start if depth else mark.end()
-        elif kind == "{" and depth:
-            _skip(marks, text)
-        elif kind == "{":
-            head = _ATTRIBUTE.sub("", text[start:at])
-            if _FUNCTION.search(head):
-                end = _skip(marks, text)
-                # A body without a statement may be a variable's initializer: void
-                # (*f)(int){nullptr};
-                if text.find(";", at, end) > 0 and not _MATTERS.search(head):
-                    out += [text[done : mark.end()], _TRAP]
-                    done = end
-                start = end + 1
-            elif _SCOPE.search(head):
-                start = mark.end()
-            else:  # an enumeration or an initializer: the declaration goes on after it
-                _skip(marks, text)
+    done = 0  # up to where text is written
+    head, is_function = "", False  # of the last brace
+
+    def opens_scope(before: str) -> bool:
+        nonlocal head, is_function
+        head = _ATTRIBUTE.sub("", before)
+        is_function = _FUNCTION.search(head) is not None
+        return not is_function and _SCOPE.search(head) is not None
+
+    # After the braces of an enumeration or an initializer the declaration goes on.
+    for piece in pieces(text, opens_scope, lambda _text, _piece: is_function):
+        # A body without a statement may be a variable's initializer: void (*f)(int){nullptr};
+        has_body = piece.ends == "block" and text.find(";", piece.last, piece.end) > 0
+        if has_body and not _MATTERS.search(head):
+            out += [text[done : piece.last + 1], _TRAP]
+            done = piece.end - 1
     out.append(text[done:])
     return "".join(out)
-
-
-def _skip(marks: Iterator[re.Match[str]], text: str) -> int:
-    """Read on to the brace that closes the open one, and return its index."""
-    depth = 1
-    for mark in marks:
-        kind = text[mark.start()]
-        depth += (kind == "{") - (kind == "}")
-        if depth == 0:
-            return mark.start()
-    return len(text)

@@ -22,6 +22,7 @@ from _lazyck.postbuild.cxx.lexer import (
     top_level,
     without_attributes,
 )
+from _lazyck.postbuild.cxx.pieces import Piece, pieces
 from _lazyck.postbuild.cxx.variables import (
     ASSIGN,
     DEFAULT,
@@ -42,7 +43,8 @@ _CLASS_HEAD = re.compile(
 )
 _BASE_CLAUSE = re.compile(r"(?<!:):(?!:)")
 _REQUIRES_BLOCK = re.compile(r"\brequires\s*(?:\([^()]*\)\s*)?$")
-_TRY = re.compile(r"\btry$")  # a function whose whole body is a `try` block
+# A function's whole body may be a `try` block, which `catch` blocks follow.
+_TRY = re.compile(r"(?:\btry|\}\s*catch\b[^{}]*)$")
 _DEFAULTED = re.compile(r"\s*=\s*default\s*$")
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline|constexpr|consteval|static)\b")
 _NEEDS_BODY = re.compile(r"\b(?:constexpr|consteval|auto)\b")
@@ -66,71 +68,49 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
     found: list[Declaration] = []
     context: list[str] = []
     openings: dict[tuple[str, ...], None] = {}
-    parens = braces = opened = start = 0
-    in_try = False
-    for m in STRUCTURE.finditer(text):
-        c = m[0][0]
-        if c == "(":
-            parens += 1
-        elif c == ")":
-            parens -= 1
-        elif c == "#":
-            if braces == 0 and parens == 0 and not text[start : m.start()].strip():
-                start = m.end()
-                if pragma := _PRAGMA.search(m[0]):
-                    raise Unsupported(f"has a #pragma {pragma[0]}")
-        elif parens:
-            continue
-        elif c == "{":
-            if braces == 0:
-                opened = m.start()
-                opening = _scope(text[start:opened])
-                if opening is not None:
-                    context.append(opening)
-                    openings[tuple(context)] = None
-                    start = m.end()
-                    continue
-            braces += 1
-        elif c == "}":
-            if braces == 0:
-                if not context or text[start : m.start()].strip():
-                    raise Unsupported("unbalanced braces")
-                context.pop()
-                start = m.end()
-                continue
-            braces -= 1
-            if braces == 0:
-                head = text[start:opened].strip()
-                in_try = in_try or bool(_TRY.search(head))
-                if in_try:
-                    if text[m.end() : m.end() + 200].lstrip().startswith("catch"):
-                        continue
-                    head = re.split(r"\btry\b", text[start:opened])[0].strip()
-                    in_try = False
-                elif _block_kind(head) != "body":
-                    continue
-                end = _constructor_end(head)
-                _function(found, tuple(context), head[:end], text[start : m.end()], is_defined=True)
-                if found[-1].kind is Kind.HEAD and end < len(head):
-                    found[-1] = found[-1]._replace(initializers=head[end:])
-                start = m.end()
-        elif c == ";" and braces == 0:
-            statement = text[start : m.start()].strip()
-            start = m.end()
-            if statement:
-                _statement(found, tuple(context), statement, is_c)
-    if parens or braces or context or text[start:].strip():
-        raise Unsupported("unbalanced brackets")
+    for piece in pieces(text, _opens_scope, _is_whole):
+        before, here = text[piece.start : piece.end - 1], tuple(context)
+        if not piece.is_balanced:
+            raise Unsupported("unbalanced brackets")
+        if piece.ends == "{":
+            context.append(before.strip())
+            openings[tuple(context)] = None
+        elif piece.ends == "#":
+            if pragma := _PRAGMA.search(text[piece.start : piece.end]):
+                raise Unsupported(f"has a #pragma {pragma[0]}")
+        elif piece.ends == "block":
+            head = text[piece.start : piece.last].strip()
+            if _TRY.search(head):
+                head = re.split(r"\btry\b", head)[0].strip()
+            end = _constructor_end(head)
+            _function(found, here, head[:end], text[piece.start : piece.end], is_defined=True)
+            if found[-1].kind is Kind.HEAD and end < len(head):
+                found[-1] = found[-1]._replace(initializers=head[end:])
+        elif piece.ends == ";":
+            if statement := before.strip():
+                _statement(found, here, statement, is_c)
+        elif piece.ends and context and not before.strip():
+            context.pop()
+        elif piece.ends or context or text[piece.start :].strip():
+            raise Unsupported("unbalanced brackets")
     if any(d.kind is Kind.DIRECTIVE or d.text.startswith("namespace") for d in found):
         # These may name a namespace of which nothing else is needed.
         found[:0] = [Declaration(Kind.DIRECTIVE, c, "") for c in openings if not is_anonymous(c)]
     return found
 
 
-def _scope(head: str) -> str | None:
-    """Return the text that opens a namespace or linkage block, or None for any other block."""
+def _opens_scope(head: str) -> bool:
+    """Return whether `head` opens a namespace or linkage block, rather than any other block."""
     head = head.strip()
-    return head if _NAMESPACE.match(head) or _LINKAGE.fullmatch(head) else None
+    return bool(_NAMESPACE.match(head) or _LINKAGE.fullmatch(head))
+
+
+def _is_whole(text: str, piece: Piece) -> bool:
+    """Return whether the block that `piece` ends with is the last one of a function."""
+    head = text[piece.start : piece.last].strip()
+    if _TRY.search(head):
+        return not text[piece.end : piece.end + 200].lstrip().startswith("catch")
+    return _block_kind(head) == "body"
 
 
 def _block_kind(head: str) -> str:

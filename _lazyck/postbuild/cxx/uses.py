@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 
 from _lazyck.postbuild.cxx.lexer import (
     IDENTIFIER,
-    STRUCTURE,
     flat,
     is_of_variable,
     template_prefixes,
     top_level,
     without_attributes,
 )
+from _lazyck.postbuild.cxx.pieces import Piece, pieces
 
 _SCOPE = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^=]*|extern\s*"C(?:\+\+)?"\s*)$')
 _CLASS = re.compile(r"(?:\w+\s+)*?(?:struct|class|union)\b")
@@ -89,61 +89,38 @@ def _without_arguments(text: str) -> str:
     return top_level(text.rstrip())
 
 
-@dataclass
-class _Walk:
-    scopes: list[tuple[str, ...]] = field(default_factory=lambda: [()])
-    start: int = 0
-    opened: int = -1  # the first brace of the current declaration
-    depth: int = 0
-    parens: int = 0
-
-
 def declarations(text: str) -> Iterator[Code]:
     """Yield the declarations of `text`, with members of classes one by one. This never fails,
     whatever the text is."""
-    w = _Walk()
-    for m in STRUCTURE.finditer(text):
-        c = m[0][0]
-        if c == "(":
-            w.parens += 1
-        elif c == ")":
-            w.parens = max(0, w.parens - 1)
-        elif c == "#" and w.depth == 0 and w.opened < 0 and not text[w.start : m.start()].strip():
-            w.start = m.end()
-        elif c == "{":
-            if w.depth == 0 and w.parens == 0 and w.opened < 0:
-                head = text[w.start : m.start()]
-                inner = _scope_of(head)
-                if inner is not None:
-                    if inner:
-                        yield Code(head, head, w.scopes[-1])
-                    w.scopes.append(w.scopes[-1] + inner)
-                    w.start = m.end()
-                    continue
-                w.opened = m.start()
-            w.depth += 1
-        elif c == "}":
-            if w.depth == 0:
-                if len(w.scopes) > 1:
-                    w.scopes.pop()
-                w.start, w.opened, w.parens = m.end(), -1, 0
-                continue
-            w.depth -= 1
-            if w.depth or w.parens:
-                continue
-            rest = text[m.end() : m.end() + 80].lstrip()
-            head = text[w.start : w.opened]
-            goes_on = rest.startswith(("catch", *_GOES_ON)) or re.search(r"=\s*$", head)
-            if goes_on and not (rest.startswith(";") and _is_function(head)):
-                continue
-            yield Code(text[w.start : w.opened], text[w.start : m.end()], w.scopes[-1])
-            w.start, w.opened = m.end(), -1
-        elif c == ";" and w.depth == 0 and w.parens == 0:
-            statement = text[w.start : m.start()]
+    scopes: list[tuple[str, ...]] = [()]
+    inner: tuple[str, ...] | None = None
+
+    def opens_scope(before: str) -> bool:
+        nonlocal inner
+        inner = _scope_of(before)
+        return inner is not None
+
+    for piece in pieces(text, opens_scope, _is_whole):
+        if piece.ends == "{":
+            head = text[piece.start : piece.last]
+            if inner:
+                yield Code(head, head, scopes[-1])
+            scopes.append(scopes[-1] + (inner or ()))
+        elif piece.ends == "}" and len(scopes) > 1:
+            scopes.pop()
+        elif piece.ends in ("block", ";", ""):
+            statement = text[piece.start : piece.end - (piece.ends == ";")]
             if statement.strip():
-                head = statement if w.opened < 0 else text[w.start : w.opened]
-                yield Code(head, statement, w.scopes[-1])
-            w.start, w.opened = m.end(), -1
+                head = statement if piece.first < 0 else text[piece.start : piece.first]
+                yield Code(head, statement, scopes[-1])
+
+
+def _is_whole(text: str, piece: Piece) -> bool:
+    """Return whether a declaration ends with the block that `piece` ends with."""
+    rest = text[piece.end : piece.end + 80].lstrip()
+    head = text[piece.start : piece.first]
+    goes_on = rest.startswith(("catch", *_GOES_ON)) or re.search(r"=\s*$", head)
+    return not goes_on or (rest.startswith(";") and _is_function(head))
 
 
 def _scope_of(head: str) -> tuple[str, ...] | None:

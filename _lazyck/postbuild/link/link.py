@@ -221,7 +221,7 @@ def probe_blobs(
     elif found.unread:
         reason = Reason(Kind.LTO, os.path.basename(found.unread))
     if reason:
-        return ProbeResult((), tuple(Unprobed(b, reason) for b in inputs.blobs), 0.0, 0)
+        return ProbeResult((), tuple(Unprobed(b, reason) for b in inputs.blobs), 0)
     work = directory / "probe"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()

@@ -1,9 +1,13 @@
 """Reads ELF files (64 bit, little endian) and ar archives: symbols, sections, relocations, deferred
 records.
 
-Symbol tables here hold up to 60,000 rows and probe objects 15,000 sections. They are unpacked with
-`struct` in one sweep rather than with an object per row. Nothing in a file is trusted: any bytes
-are either read or refused.
+Nothing in a file is trusted: any bytes are either read or refused.
+
+Tables are unpacked with `struct` in one sweep. pyelftools, which makes an object of each row, is
+too slow for a link of thousands of objects: 3,000 small objects take 6.2 s instead of 0.18 s to
+open, 20,000 sections 0.75 s instead of 0.05 s, 20,000 symbols 1.3 s instead of 0.06 s, and the
+dynamic section of one library 14 ms instead of 0.1 ms. It reads what is read once a command
+(check/offered.py).
 """
 
 from __future__ import annotations

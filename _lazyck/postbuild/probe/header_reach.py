@@ -9,45 +9,10 @@ it), the blob reaches the header.
 
 from __future__ import annotations
 
-import os
 import posixpath
-import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
-from pathlib import Path
 
-from _lazyck.postbuild.cxx.lexer import without_comments
-
-_SPLICE = re.compile(r"\\[ \t\r]*\n")
-_BLANKS = r"(?:[ \t\f\v]|/\*(?s:.*?)\*/)*"
-# The patterns are keyed by how a directive may begin: one with a fixed beginning is searched for
-# fast.
-_INCLUDES = {
-    lead: re.compile(
-        rf"{re.escape(lead)}{_BLANKS}(?:include|include_next|import)\b{_BLANKS}(\"[^\"\n]+|<[^>\n]+|[A-Za-z_])"
-    )
-    for lead in ("#", "%:", "??=")
-}
-
-
-def included_names(text: str) -> tuple[frozenset[str], bool]:
-    """Return (names that the text includes, whether it includes one that a macro names)."""
-    if "\\" in text:
-        text = _SPLICE.sub("", text)
-    names = _included(text)
-    own = {name for name in names if name[0] in '"<'}
-    computed = len(own) < len(names) and any(name[0] not in '"<' for name in _included(without_comments(text)))
-    return frozenset(name[1:] for name in own), computed
-
-
-def _included(text: str) -> list[str]:
-    return [name for lead, pattern in _INCLUDES.items() if lead in text for name in pattern.findall(text)]
-
-
-@lru_cache(maxsize=1 << 16)
-def _included_by(file: str, _stamp: tuple[int, ...]) -> tuple[frozenset[str], bool]:
-    """Return `included_names` of a file, which is read once while its stamp does not change."""
-    return included_names(Path(file).read_bytes().decode("utf-8", "surrogateescape"))
+from _lazyck.postbuild.includes import included_by
 
 
 class HeaderReach:
@@ -81,8 +46,7 @@ class HeaderReach:
 
     def _nexts(self, file: str) -> frozenset[str]:
         if file not in self._next:
-            status = os.stat(file)
-            names, computed = _included_by(file, (status.st_mtime_ns, status.st_size, status.st_ino))
+            names, computed = included_by(file)
             found = self._files if computed and not self._guesses else frozenset().union(*map(self._matches, names))
             self._next[file] = found
         return self._next[file]

@@ -95,14 +95,12 @@ class Unprobed:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Holds the result of a probe. CPU seconds are lazyck's own and its compilers'. The peak is
-    that of the largest single process. `texts` are the preprocessed batches of each group: they
-    stay in the work directory. `keys` cover all that is read when a blob is compiled.
-    `eager_seconds` of CPU went into objects that are linked, and are not in `cpu_seconds`."""
+    """Holds the result of a probe. The peak is that of the largest single process. `texts` are the
+    preprocessed batches of each group: they stay in the work directory. `keys` cover all that is
+    read when a blob is compiled. `eager_seconds` of CPU went into objects that are linked."""
 
     probed: tuple[Probed, ...]
     eager: tuple[Unprobed, ...]
-    cpu_seconds: float
     peak_rss_kib: int
     texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()
     keys: Mapping[CompileCommand, str] = field(default_factory=dict)
@@ -134,7 +132,6 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int, store: Stor
 def _probe_all(
     blobs: Sequence[CompileCommand], all_groups: Sequence[Group], work: Path, jobs: int, store: Store | None
 ) -> ProbeResult:
-    before = _cpu_seconds()
     groups = [(group, work / f"group{i}") for i, group in enumerate(all_groups)]
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         each = max(1, jobs // max(1, len(groups)))
@@ -181,7 +178,6 @@ def _probe_all(
     return ProbeResult(
         tuple(probed[b] for b in blobs if b in probed),
         tuple(Unprobed(b, reasons[b]) for b in blobs if b in reasons),
-        _cpu_seconds() - before - eager_seconds,
         max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)),
         tuple((group, tuple(answers.texts)) for group, _, answers in pairs),
         keys,

@@ -49,7 +49,7 @@ ToolOptions parse_options(int argc, char** argv) {
             if (i + 1 >= argc) fail("lazyck-rt: " + word + " needs a value\n" + k_usage);
             return argv[++i];
         };
-        if (word == "--from" || word == "--manifest") {
+        if (word == "--from") {
             options.from = value();
         } else if (word == "--library") {
             options.library = value();

@@ -30,8 +30,6 @@ constexpr unsigned k_most_bad = 16;             // hits that turn out not to be 
 constexpr const char k_fetched[] = "fetched.so";
 constexpr const char k_compiler_log[] = "compiler.log";
 
-std::string seconds_word(double seconds) { return std::to_string(static_cast<long long>(seconds + 0.5)); }
-
 // Returns whether `line` begins with `word` and a blank, and sets `rest` to what follows.
 bool begins(const std::string& line, const char* word, std::string& rest) {
     const std::string lead = std::string(word) + " ";
@@ -61,8 +59,7 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
                     "--key",          key.id().hex(),
                     "--name",         Cache::entry_name(key),
                     "--cache",        cache.root(),
-                    "--expect",       seconds_word(m_request.expected_seconds),
-                    "--wait",         seconds_word(m_request.longest_wait)};
+                    "--wait",         decimal(m_request.longest_wait, 0)};
     if (!m_request.may_compile) command.argv.emplace_back("--only-fetch");
     command.argv.insert(command.argv.end(), m_request.to_compile.begin(), m_request.to_compile.end());
     CompilePlan plan;
@@ -157,7 +154,7 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
         } else if (begins(line, "pid", text)) {
             std::string_view number = text;
             end_orphan(static_cast<pid_t>(take_integer(number).value_or(0)));
-        } else if (line != "alive") {
+        } else {
             give_up("it sent '" + visible(line) + "'");
         }
         if (lines == k_most_lines) give_up("it sent too much");

@@ -24,12 +24,11 @@ struct RemoteCounters {
 };
 
 struct RemoteRequest {
-    std::string helper;           // a path, or a name to look up in PATH
-    Subject subject;              // the blob, for messages
-    double expected_seconds = 0;  // of a compile; 0: unknown
-    double longest_wait = 0;      // seconds to wait while another host compiles it
-    bool may_compile = true;      // false: fetch it if it is there, but wait for no other host
-    Strings to_compile;           // for a compile service: the words that tell what to compile; empty: ask the caches
+    std::string helper;       // a path, or a name to look up in PATH
+    Subject subject;          // the blob, for messages
+    double longest_wait = 0;  // seconds to wait while another host compiles it
+    bool may_compile = true;  // false: fetch it if it is there, but wait for no other host
+    Strings to_compile;       // for a compile service: the words that tell what to compile; empty: ask the caches
 };
 
 class RemoteEntry {

@@ -1,5 +1,6 @@
 #include "store/remotes.h"
 
+#include "base/numbers.h"
 #include "store/estimate.h"
 
 namespace lazyck::rt {
@@ -8,7 +9,6 @@ RemoteRequest Remotes::request_for(const Missing& missing) const {
     RemoteRequest request;
     request.helper = m_config.remote_helper;
     request.subject = missing.subject;
-    request.expected_seconds = missing.guess.blob.seconds;
     request.longest_wait = patience(m_config, missing.guess);
     return request;
 }
@@ -23,7 +23,7 @@ std::unique_ptr<RemoteEntry> Remotes::ask(const Missing& missing, const EntryKey
 UniqueFd Remotes::compile(const Missing& missing, std::string& origin, std::string& problem) {
     RemoteRequest request = request_for(missing);
     Strings& words = request.to_compile;
-    words = {"--from", m_places.library};
+    words = {"--from", m_places.library, "--expect", decimal(missing.guess.blob.seconds, 0)};
     if (missing.manifest.has_arch_flags(missing.blob.recipe)) {
         for (const std::string& arch : missing.key.archs) words.insert(words.end(), {"--arch", arch});
     }
