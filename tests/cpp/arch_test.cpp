@@ -6,13 +6,11 @@
 #include "bundle/manifest_view.h"
 #include "unit_support.h"
 
-namespace lazyck::rt {
-
-using unit::has;
-using unit::made_file;
-using unit::message_of;
-
 namespace {
+
+int g_current_device = 0;
+int g_device_count = 0;
+bool g_has_driver = false;
 
 // The capability of each device, with the attributes that CUDA numbers.
 int attribute_of_two(int* value, int attribute, int device) {
@@ -23,6 +21,33 @@ int attribute_of_two(int* value, int attribute, int device) {
 }
 
 }  // namespace
+
+// The runtime looks these up by their names, as those of the CUDA runtime and of its driver.
+extern "C" {
+int cudaGetDevice(int* device) {
+    *device = g_current_device;
+    return g_current_device < 0 ? 1 : 0;
+}
+int cudaGetDeviceCount(int* count) {
+    *count = g_device_count;
+    return g_device_count < 0 ? 1 : 0;
+}
+int cudaDeviceGetAttribute(int* value, int attribute, int device) { return attribute_of_two(value, attribute, device); }
+int cuInit(unsigned) { return g_has_driver ? 0 : 1; }
+int cuCtxGetDevice(int* device) { return cudaGetDevice(device); }
+int cuDeviceGet(int* device, int ordinal) {
+    *device = ordinal;
+    return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int device) { return attribute_of_two(value, attribute, device); }
+int cuDeviceGetCount(int* count) { return cudaGetDeviceCount(count); }
+}
+
+namespace lazyck::rt {
+
+using unit::has;
+using unit::made_file;
+using unit::message_of;
 
 TEST_CASE("code is for the device that is current, not for the first one") {
     const auto arch_of = [](int device) { return std::string(device == 0 ? "80" : device == 1 ? "90" : ""); };
@@ -45,6 +70,40 @@ TEST_CASE("CUDA's devices have the code that the build chose for their kind") {
     CHECK(ask_cuda_by(attribute_of_two, 2, 0, same, {"80"}) == Strings{"75"});
     CHECK(ask_cuda_by(attribute_of_two, 5, 0, same, {"80"}) == Strings{});
     CHECK(ask_cuda_by(attribute_of_two, 1, 0, [](int ordinal) { return ordinal - 1; }, {"80"}) == Strings{"80"});
+}
+
+TEST_CASE("CUDA's current device decides, and others count if CUDA tells how many there are") {
+    g_current_device = 1;
+    CHECK(ask_cuda({"80", "90"}) == Strings{"90"});
+    g_device_count = 2;
+    CHECK(ask_cuda({"80", "90"}) == Strings{"80", "90"});
+    CHECK(ask_cuda({"90"}) == Strings{"90"});
+    g_device_count = -1;
+    CHECK(ask_cuda({"80", "90"}) == Strings{"90"});
+    g_current_device = 0;
+    CHECK(ask_cuda({"80", "90"}) == Strings{"80"});
+    const std::string bytes = made_file("manifest");
+    const ManifestView view(bytes.data(), bytes.size(), "here");
+    CHECK(archs_for(view, 1, {}, true) == Strings{"80"});
+    g_current_device = -1;
+    CHECK(archs_for(view, 1, {}, true) == Strings{"80", "90"});
+    g_device_count = g_current_device = 0;
+}
+
+TEST_CASE("the driver is asked where there is no CUDA runtime, and without a context it is about device 0") {
+    g_current_device = 1;
+    CHECK(ask_cuda_driver({"80", "90"}) == Strings{});
+    g_has_driver = true;
+    CHECK(ask_cuda_driver({"80", "90"}) == Strings{"90"});
+    g_device_count = 2;
+    CHECK(ask_cuda_driver({"80", "90"}) == Strings{"80", "90"});
+    CHECK(ask_cuda_driver({"90"}) == Strings{"90"});
+    g_device_count = 0;
+    g_current_device = -1;
+    CHECK(ask_cuda_driver({"80", "90"}) == Strings{"80"});
+    CHECK(ask_cuda({"80", "90"}) == Strings{"80"});
+    g_has_driver = false;
+    g_current_device = 0;
 }
 
 TEST_CASE("the name of a capability is a number with at most one letter") {

@@ -135,7 +135,7 @@ def build(directory: Path, flags: Sequence[str] = (), src: Path = SOURCES, compi
     source.write_text(f'#include "unit_support.h"\n{together(src, runtime_sources(src)).decode()}{tests}')
     places = [word for place in (src, directory, TESTS) for word in ("-iquote", str(place))]
     program = directory / "unit"
-    _compile(compiler, *_FLAGS, *flags, *places, source, "-o", program, "-ldl")
+    _compile(compiler, *_FLAGS, *flags, *places, source, "-o", program, "-ldl", "-rdynamic")
     make_data(directory / "data")
     return UnitBinary(program, directory / "data")
 

@@ -7,7 +7,6 @@ variable MUTANT turns one of them on. So the sources are compiled once, and not 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -151,7 +150,7 @@ def mutate(src: Path, path: str, options: Sequence[str], number: int, clang: str
     argv = [clang, *options, "-fsyntax-only", "-w", "-Xclang", "-ast-dump=json"]
     argv += ["-Xclang", "-ast-dump-filter=lazyck::rt", str(src / path)]
     dump = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    maker = _Maker(str(src / path), path, (src / path).read_text(), number)
+    maker = _Maker(str(src / path), path, (src / path).read_bytes().decode("latin-1"), number)
     decoder, at = json.JSONDecoder(), 0
     while (at := dump.find("{", at)) >= 0:
         node, at = decoder.raw_decode(dump, at)
@@ -160,10 +159,11 @@ def mutate(src: Path, path: str, options: Sequence[str], number: int, clang: str
 
 
 def compile_errors(src: Path, path: str, options: Sequence[str], clang: str = "clang++-19") -> set[int]:
-    """Return the lines of `path` that clang finds errors in."""
+    """Return the lines of `path` with errors, and those that ask for a template with errors."""
     argv = [clang, *options, "-fsyntax-only", "-w", "-ferror-limit=0", "-fno-caret-diagnostics", str(src / path)]
     said = subprocess.run(argv, capture_output=True, text=True).stderr
-    return {int(line) for line in re.findall(rf"{re.escape(os.path.basename(path))}:(\d+):\d+: (?:fatal )?error", said)}
+    told = re.findall(rf"{re.escape(path)}:(\d+):\d+: (?:(?:fatal )?error|note: in instantiation)", said)
+    return set(map(int, told))
 
 
 class _Maker:
@@ -171,7 +171,7 @@ class _Maker:
     from that of the place before."""
 
     def __init__(self, file: str, path: str, text: str, number: int) -> None:
-        self.text, self.wraps = text, list[_Wrap]()
+        self.text, self.wraps = text, list[_Wrap]()  # one character per byte, since clang counts bytes
         self._file, self._path, self._number = file, path, number
         self._last_file = ""
         self._seen: set[tuple[int, int, str]] = set()
@@ -242,7 +242,7 @@ class _Maker:
             return -2, -2
         if not is_here or self._last_file != self._file or "offset" not in begin or "offset" not in end:
             return -1, -1
-        return _at(self.text, begin["offset"]), _at(self.text, end["offset"] + end["tokLen"])
+        return begin["offset"], end["offset"] + end["tokLen"]
 
     def _see(self, spot: Node) -> None:
         for each in (spot.get("spellingLoc"), spot.get("expansionLoc"), spot):
@@ -259,7 +259,9 @@ class _Maker:
             return -1, -1
         return begin["offset"], end["offset"] + end["tokLen"]
 
-    def _add(self, begin: int, end: int, whats: Sequence[str], make: Callable[..., tuple[str, str]], **rest: Any) -> None:
+    def _add(
+        self, begin: int, end: int, whats: Sequence[str], make: Callable[..., tuple[str, str]], **rest: Any
+    ) -> None:
         if begin < 0 or (begin, end, whats[0]) in self._seen:
             return
         self._seen.add((begin, end, whats[0]))
@@ -281,9 +283,7 @@ class _Maker:
         children = [c for c in node.get("inner", []) if isinstance(c, dict)]
         if kind == "BinaryOperator":
             self._mutate_operator(opcode, children, begin, end, is_inside)
-        elif kind == "UnaryOperator" and opcode == "!":
-            self._negate(begin, end)
-        elif kind == "CXXOperatorCallExpr" and children and _operator(children[0]) in _COMPARISONS:
+        elif kind in ("UnaryOperator", "CXXOperatorCallExpr") and _is_decided(node):
             self._negate(begin, end)
         elif kind in ("IfStmt", "WhileStmt", "ConditionalOperator"):
             if not node.get("hasVar") and not node.get("hasInit") and not node.get("isConstexpr"):
@@ -303,7 +303,7 @@ class _Maker:
         if spot is None:
             return
         replaced = (spot, spot + len(opcode), ", ")
-        is_difference = opcode == "-" and all(c.get("type", {}).get("qualType", "").endswith("*") for c in children)
+        is_difference = opcode == "-" and all(_type(c).endswith("*") for c in children)
         if opcode in _SWAPS and not is_difference:
             swap = f"{opcode} becomes {_SWAPS[opcode]}"
             self._add(begin, end, [swap], lambda n: (f"mutants::{_NAMES[opcode]}({n}, ", ")"), replaced=replaced)
@@ -345,10 +345,9 @@ class _Maker:
         return True
 
 
-def _at(text: str, offset: int) -> int:
-    """Return the index of the character at this offset of the file, whose text is ASCII."""
-    assert text.isascii()
-    return offset
+def _type(node: Node) -> str:
+    names = node.get("type", {})
+    return str(names.get("desugaredQualType", names.get("qualType", "")))
 
 
 def _first_function(children: list[Node]) -> int:
@@ -357,7 +356,12 @@ def _first_function(children: list[Node]) -> int:
 
 def _bare(node: Node) -> Node:
     """Return the expression below casts and clean-ups that nobody wrote."""
-    while node.get("kind") in ("ImplicitCastExpr", "ExprWithCleanups", "CXXBindTemporaryExpr", "MaterializeTemporaryExpr"):
+    while node.get("kind") in (
+        "ImplicitCastExpr",
+        "ExprWithCleanups",
+        "CXXBindTemporaryExpr",
+        "MaterializeTemporaryExpr",
+    ):
         node = node["inner"][0]
     return node
 

@@ -74,13 +74,13 @@ def prepare(directory: Path, files: Sequence[str]) -> tuple[UnitBinary, list[Mut
         number += len(mutated[-1].mutants)
     (src / SWITCHES).write_text(switches(number))
     for each in mutated:
-        (src / each.path).write_text(each.text())
+        (src / each.path).write_bytes(each.text().encode("latin-1"))
         while lines := compile_errors(src, each.path, options, CLANG):
             before = len(each.wraps)
             each.drop_lines(lines)
             if len(each.wraps) == before:
                 raise SystemExit(f"{each.path} does not compile, and no mutant is in the way: lines {sorted(lines)}")
-            (src / each.path).write_text(each.text())
+            (src / each.path).write_bytes(each.text().encode("latin-1"))
     return build(directory, ("-w", "-Wno-error", "-Wno-c++11-narrowing"), src, CLANG), mutated
 
 
@@ -100,7 +100,9 @@ def reached_by(binary: UnitBinary, directory: Path) -> dict[str, tuple[float, fr
 
 def judge(binary: UnitBinary, mutant: Mutant, known: Mapping[str, tuple[float, frozenset[int]]]) -> Result:
     """Run the cases that reach a mutant, the fastest first, until one notices it."""
-    names = sorted((name for name, (_, reached) in known.items() if mutant.number in reached), key=lambda n: known[n][0])
+    names = sorted(
+        (name for name, (_, reached) in known.items() if mutant.number in reached), key=lambda n: known[n][0]
+    )
     for name in names:
         try:
             done = binary.run(_only(name), env={"MUTANT": str(mutant.number)}, seconds=_LONGEST)
