@@ -16,14 +16,9 @@ def unit_binary(once: Once) -> UnitBinary:
     return once("unit-binary", build)
 
 
-def _filter(name: str) -> str:
-    """Return a case's name as doctest's filter takes it, which separates filters by commas."""
-    return name.replace("\\", "\\\\").replace(",", "\\,")
-
-
 @pytest.mark.parametrize(("path", "name"), [pytest.param(p, n, id=f"{p.stem}-{n}") for p, n in cases()])
 def test_case(unit_binary: UnitBinary, path: Path, name: str) -> None:
-    done = unit_binary.run(f"--test-case={_filter(name)}")
+    done = unit_binary.run_case(name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 | 1 passed" in done.stdout.replace("test cases: ", ""), done.stdout
 

@@ -65,6 +65,13 @@ class UnitBinary:
         argv = [str(self.program), *words]
         return subprocess.run(argv, env=full, capture_output=True, text=True, errors="replace", timeout=seconds)
 
+    def run_case(
+        self, name: str, env: dict[str, str] | None = None, seconds: float = 300
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the one case of this name, as `run` does."""
+        pattern = name.replace("\\", "\\\\").replace(",", "\\,")  # commas separate patterns
+        return self.run(f"--test-case={pattern}", env=env, seconds=seconds)
+
 
 def test_files() -> list[Path]:
     """Return the sources of unit tests."""

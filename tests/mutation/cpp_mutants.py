@@ -184,7 +184,9 @@ class _Maker:
         """
         kind = node.get("kind", "")
         begin, end = self._place(node)
-        is_quiet = is_quiet or kind in _OPAQUE or bool(node.get("isImplicit"))
+        # The range of a loop is written, though the variable that holds it is not.
+        is_made = bool(node.get("isImplicit")) and not node.get("name", "").startswith("__range")
+        is_quiet = is_quiet or kind in _OPAQUE or is_made
         is_macro = begin == -2
         is_quiet = is_quiet or (is_macro and kind not in _FUNCTIONS)
         if kind == "VarDecl" and node.get("constexpr"):
@@ -198,30 +200,18 @@ class _Maker:
             below_kind = child.get("kind", "")
             is_twin = kind == "LambdaExpr" and below_kind == "CXXRecordDecl"
             is_twin |= kind == "FunctionTemplateDecl" and below_kind in _FUNCTIONS and i > _first_function(children)
-            is_made = kind == "CXXForRangeStmt" and i not in (1, len(children) - 1)
+            is_hidden = kind == "CXXForRangeStmt" and i not in (1, len(children) - 1)
             is_null = kind == "ImplicitCastExpr" and node.get("castKind") == "NullToPointer"
             is_end = i == len(children) - 1
             is_body = below_kind == "CompoundStmt" and (kind in _FUNCTIONS or kind == "LambdaExpr")
-            implicit_range = kind == "CXXForRangeStmt" and i == 1
             if is_body or kind == "CompoundStmt" or self._is_branch(kind, i, children):
-                self._mutate_statement(child, is_last=is_end and (is_last or is_body), is_quiet=is_quiet or is_made)
-            self._visit_child(
+                self._mutate_statement(child, is_last=is_end and (is_last or is_body), is_quiet=is_quiet or is_hidden)
+            self.visit(
                 child,
                 is_last=is_body or (is_last and is_end and kind == "CompoundStmt"),
                 is_inside=is_inside or kind in _FUNCTIONS or kind == "LambdaExpr",
-                is_quiet=is_quiet or is_twin or is_made or is_null,
-                skips_implicit=implicit_range,
+                is_quiet=is_quiet or is_twin or is_hidden or is_null,
             )
-
-    def _visit_child(
-        self, child: Node, *, is_last: bool, is_inside: bool, is_quiet: bool, skips_implicit: bool
-    ) -> None:
-        if skips_implicit:  # the declaration that holds the range of a loop
-            for key in ("isImplicit",):
-                child.pop(key, None)
-            for each in child.get("inner", []):
-                each.pop("isImplicit", None)
-        self.visit(child, is_last=is_last, is_inside=is_inside, is_quiet=is_quiet)
 
     @staticmethod
     def _is_branch(kind: str, i: int, children: list[Node]) -> bool:

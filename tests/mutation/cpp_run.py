@@ -91,7 +91,7 @@ def reached_by(binary: UnitBinary, directory: Path) -> dict[str, tuple[float, fr
         reached = directory / "reached"
         reached.unlink(missing_ok=True)
         start = time.monotonic()
-        done = binary.run(_only(name), env={"REACHED": str(reached)})
+        done = binary.run_case(name, env={"REACHED": str(reached)})
         if done.returncode != 0:
             raise SystemExit(f"without a mutant this fails: {name}\n{done.stdout}{done.stderr}")
         found[name] = (time.monotonic() - start, frozenset(map(int, reached.read_text().split())))
@@ -105,7 +105,7 @@ def judge(binary: UnitBinary, mutant: Mutant, known: Mapping[str, tuple[float, f
     )
     for name in names:
         try:
-            done = binary.run(_only(name), env={"MUTANT": str(mutant.number)}, seconds=_LONGEST)
+            done = binary.run_case(name, env={"MUTANT": str(mutant.number)}, seconds=_LONGEST)
         except subprocess.TimeoutExpired:
             return Result(mutant, name, True)
         if done.returncode != 0:
@@ -159,10 +159,6 @@ def render(results: Sequence[Result]) -> str:
         lines.append(f"{killed:5} of {len(own):5}  {100 * killed / max(1, len(own)):5.1f} %  {path or 'all'}")
     lines += [f"survived{'' if r.is_reached else ' (not reached)'}: {r.mutant}" for r in results if not r.killer]
     return "\n".join(lines)
-
-
-def _only(name: str) -> str:
-    return "--test-case=" + name.replace("\\", "\\\\").replace(",", "\\,")
 
 
 def main() -> None:
