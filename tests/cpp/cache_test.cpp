@@ -197,6 +197,22 @@ TEST_CASE("what is published replaces what was there, in a directory that can be
     CHECK(unit::read_file_of(cache.entry_path(key)) == "new");
 }
 
+TEST_CASE("whoever can write above the root does not matter") {
+    const Scratch scratch;
+    Cache cache(scratch / "cache");
+    const EntryKey key = some_key();
+    cache.make_directories_for(key);
+    REQUIRE(chmod(scratch.path().c_str(), 0777) == 0);
+    CHECK(cache.open_directory(key));
+    const std::string staged = cache.root() + "/.staging/made";
+    unit::write_file(staged, "new");
+    const UniqueFd staging = open_file(directory_of(staged), O_PATH | O_DIRECTORY);
+    publish(staging.get(), "made", cache.entry_path(key));
+    CHECK(unit::read_file_of(cache.entry_path(key)) == "new");
+    Cache other(cache.root());
+    other.make_directories_for(key);
+}
+
 TEST_CASE("a root that cannot be made is refused with the variable that names another") {
     const Scratch scratch;
     prepare_cache_root(scratch / "cache");

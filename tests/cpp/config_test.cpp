@@ -156,6 +156,7 @@ TEST_CASE("archs have one spelling and one order") {
     CHECK(parse_archs("gfx942:sramecc+:xnack-", "V") == Strings{"gfx942"});
     CHECK(parse_archs("sm_90, compute_80\t9.0;8.6\n7.5", "V") == Strings{"75", "80", "86", "90"});
     CHECK(parse_archs("gfx9-4-generic;aZ_09", "V") == Strings{"aZ_09", "gfx9-4-generic"});
+    CHECK(parse_archs("zA", "V") == Strings{"zA"});
     for (const char* bad : {"-x", "sm_", "a/b", "a.b", ":x", "a@", "a[", "a`", "a{"})
         CHECK(has(message_of([&] { parse_archs(bad, "V"); }), "not a list of archs"));
 }

@@ -85,6 +85,12 @@ TEST_CASE("figures that came with a bundle stand where this cache has none") {
     unit::write_file(scratch / "lib", "0 200 blob 90\n");
     CHECK(costs.guess(scratch / "shipped").blob.seconds == 5);
     CHECK(costs.guess(scratch / "shipped").blob.peak_kib == 200);
+    unit::write_file(scratch / "lib", "0.5 0 blob 90\n");
+    CHECK(costs.guess(scratch / "shipped").blob.seconds == 0.5);
+    CHECK(costs.guess(scratch / "shipped").largest.seconds == 0.5);
+    unit::write_file(scratch / "lib", "0.5 1 blob 90\n");
+    CHECK(costs.guess(scratch / "shipped").blob.seconds == 0.5);
+    CHECK(costs.guess(scratch / "shipped").blob.peak_kib == 1);
     unit::write_file(scratch / "lib", "3 200 blob 90\n");
     CHECK(costs.guess(scratch / "shipped").blob.seconds == 3);
     CHECK(costs.guess(scratch / "shipped").blob.peak_kib == 200);

@@ -353,6 +353,9 @@ TEST_CASE("an entry of a tier is noted in the user's own cache, whose directory 
     const auto tier = Cache::tier(one.cache.root(), one.scratch.path());
     CHECK(look_up_entry(*tier, one.key, k_both).state == EntryState::ready);
     CHECK(is_file(tier->note_path(one.key)));
+    struct stat st = {};
+    REQUIRE(stat((one.scratch / ".seen").c_str(), &st) == 0);
+    CHECK((st.st_mode & 0777) == 0700);
     CHECK(!is_file(one.note));
     UniqueFd fd = open_file(one.path, O_RDONLY);
     const EntryLookup found = read_entry(std::move(fd), one.cache, one.key, k_both);

@@ -49,7 +49,8 @@ DECIDING = (
 )
 CLANG = "clang++-19"
 _SEED = 22
-_LONGEST = 40.0  # seconds; a mutant that takes longer was noticed
+# A mutant that takes so many seconds, and so many times as long as the sources, was noticed.
+_LONGEST, _TIMES = 4.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,9 @@ def judge(binary: UnitBinary, mutant: Mutant, known: Mapping[str, tuple[float, f
         (name for name, (_, reached) in known.items() if mutant.number in reached), key=lambda n: known[n][0]
     )
     for name in names:
+        longest = _LONGEST + _TIMES * known[name][0]
         try:
-            done = binary.run_case(name, env={"MUTANT": str(mutant.number)}, seconds=_LONGEST)
+            done = binary.run_case(name, env={"MUTANT": str(mutant.number)}, seconds=longest)
         except subprocess.TimeoutExpired:
             return Result(mutant, name, True)
         if done.returncode != 0:
