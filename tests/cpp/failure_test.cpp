@@ -43,6 +43,12 @@ TEST_CASE("complaints about a file system name its error") {
     for (const int error : {0, EINTR, EAGAIN, ENOMEM, EMFILE, ENFILE}) CHECK(!is_of_place(error));
 }
 
+TEST_CASE("the host's name is the system's") {
+    char name[256] = {};
+    REQUIRE(gethostname(name, sizeof name - 1) == 0);
+    CHECK(host_name() == name);
+}
+
 TEST_CASE("failures carry their parts and hide no control characters") {
     try {
         fail_for_good("one\ntwo\x1b", {"blob", "log", "command"});
