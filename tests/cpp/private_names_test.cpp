@@ -22,10 +22,10 @@ Strings names_after(const std::string& object, const Strings& private_ones, std:
     problem = give_private_names(fd.get(), private_ones);
     const std::string text = unit::read_file_of(scratch / "object.o");
     const SymbolNames symbols(reinterpret_cast<const unsigned char*>(text.data()), text.size());
-    // The other tables of an object stay readable.
+    // The other tables of a good object stay readable.
     const ElfView view(reinterpret_cast<const unsigned char*>(text.data()), text.size());
     const ElfView before(reinterpret_cast<const unsigned char*>(object.data()), object.size());
-    if (problem.empty()) CHECK(view.section(".text") == before.section(".text"));
+    if (object == made_file("object.o")) CHECK(view.section(".text") == before.section(".text"));
     Strings names;
     for (const Elf64_Sym& row : symbols.rows) names.emplace_back(symbols.name(row));
     return names;
