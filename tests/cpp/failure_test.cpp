@@ -1,0 +1,73 @@
+#include "base/failure.h"
+
+#include <cerrno>
+#include <csignal>
+
+#include "unit_support.h"
+
+namespace lazyck::rt {
+
+using unit::has;
+using unit::message_of;
+
+TEST_CASE("a compiler that ran to its end and said why has refused the code for good") {
+    CHECK(is_final({true, 1, 0, "x.cpp:1: error: oops"}));
+    CHECK(!is_final({true, 0, 0, "warning"}));
+    CHECK(!is_final({false, 1, SIGKILL, "error"}));
+    CHECK(!is_final({true, 1, 0, ""}));
+    CHECK(!is_final({true, 1, 0, " \t\r\n"}));
+    CHECK(!is_final({true, 1, 0, "No space left on device"}));
+    CHECK(is_final({true, 128, 0, "error"}));
+    CHECK(is_final({true, 131, 0, "error"}));
+    for (const int signal : {1, 2, 7, 9, 14, 15, 24, 25}) CHECK(!is_final({true, 128 + signal, 0, "error"}));
+    for (const PassingSign& sign : k_signs_of_passing) CHECK(!is_final({true, 1, 0, std::string("g++: ") + sign.text}));
+}
+
+TEST_CASE("a lack of memory is told by the compiler or by the kernel's signal") {
+    CHECK(is_of_memory({false, 0, SIGKILL, ""}));
+    CHECK(is_of_memory({true, 137, 0, ""}));
+    CHECK(!is_of_memory({false, 137, 0, ""}));
+    CHECK(!is_of_memory({false, 0, SIGTERM, ""}));
+    CHECK(!is_of_memory({true, 1, 0, "error: oops"}));
+    CHECK(is_of_memory({true, 1, 0, "cc1plus: OUT OF MEMORY allocating 1 bytes"}));
+    CHECK(is_of_memory({true, 1, 0, "g++: fatal error: Killed signal terminated program cc1plus"}));
+    CHECK(!is_of_memory({true, 1, 0, "Terminated signal terminated program cc1plus"}));
+}
+
+TEST_CASE("complaints about a file system name its error") {
+    CHECK(place_error_in("fatal error: NO SPACE left on device") == ENOSPC);
+    CHECK(place_error_in("Disk quota exceeded") == EDQUOT);
+    CHECK(place_error_in("error: oops") == 0);
+    CHECK(is_of_place(ENOSPC));
+    CHECK(is_of_place(EROFS));
+    for (const int error : {0, EINTR, EAGAIN, ENOMEM, EMFILE, ENFILE}) CHECK(!is_of_place(error));
+}
+
+TEST_CASE("the host's name is the system's") {
+    char name[256] = {};
+    REQUIRE(gethostname(name, sizeof name - 1) == 0);
+    CHECK(host_name() == name);
+}
+
+TEST_CASE("failures carry their parts and hide no control characters") {
+    try {
+        fail_for_good("one\ntwo\x1b", {"blob", "log", "command"});
+        FAIL("nothing was thrown");
+    } catch (const PermanentFailure& e) {
+        CHECK(std::string(e.what()) == "one\ntwo\\x1b");
+        CHECK(std::string(e.blob()) == "blob");
+        CHECK(std::string(e.log()) == "log");
+        CHECK(std::string(e.command()) == "command");
+    }
+    CHECK_THROWS_AS(fail_for_memory("x", {}), OutOfMemory);
+    try {
+        fail_system("cannot do it", ENOSPC);
+        FAIL("nothing was thrown");
+    } catch (const SystemFailure& e) {
+        CHECK(std::string(e.what()) == "lazyck: cannot do it: No space left on device");
+        CHECK(e.error() == ENOSPC);
+    }
+    CHECK(message_of([] { fail("plain"); }) == "plain");
+}
+
+}  // namespace lazyck::rt
