@@ -15,6 +15,7 @@ MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __manag
     [
         ('int a __attribute__((section("tests")));', Reason(Kind.SECTION, "tests, by way of __start_tests")),
         ('int a __attribute__((section ( "_t1")));', Reason(Kind.SECTION, "_t1, by way of __start__t1")),
+        ('int a __attribute__((__section__("tests")));', Reason(Kind.SECTION, "tests, by way of __start_tests")),
         ("extern int __start_tests[];", Reason(Kind.SECTION_BOUNDS, "__start_tests")),
         ("extern int __stop_tests;", Reason(Kind.SECTION_BOUNDS, "__stop_tests")),
         ('auto f = dlsym(((void *) -1), "f");', Reason(Kind.RTLD_NEXT)),
