@@ -201,6 +201,21 @@ def test_symbols_that_are_not_adjacent_or_not_there_are_refused(
         decode(damaged(column, value, row), "here")
 
 
+def test_a_list_of_pairs_with_half_a_pair_is_refused() -> None:
+    data = bytearray(encode(FULL))
+    eager, archs = 56 + 4 * 5, 56 + 4 * 4
+    assert decode(bytes(data[:eager] + data[archs : archs + 4] + data[eager + 4 :]), "here").eager == (FULL.archs,)
+    data[eager : eager + 4] = data[recipe_column(3) : recipe_column(4)]  # `home_env` has one word
+    with pytest.raises(FormatError, match="damaged"):
+        decode(bytes(data), "here")
+
+
+def recipe_column(column: int) -> int:
+    """Return where a column of the first recipe is in the encoded `FULL`."""
+    at: int = struct.unpack_from("<I", encode(FULL), 40)[0]
+    return at + 4 * column
+
+
 # -- records of the shim ---------------------------------------------------------------------------
 
 

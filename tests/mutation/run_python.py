@@ -109,7 +109,7 @@ def main() -> int:
     for mutant in judged:
         if not mutant.is_killed:
             print(f"{mutant.fate}: {mutant.name}")
-            if args.show:
+            if args.show and mutant.status == SURVIVED:
                 diff = mutmut("show", mutant.name).stdout.splitlines()
                 print(*(line for line in diff if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")), sep="\n")
     print(table(judged))

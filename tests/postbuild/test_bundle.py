@@ -66,6 +66,17 @@ def test_include_dirs_of_the_project_are_found_in_the_bundle_and_others_where_th
     ]
 
 
+def test_headers_are_found_in_words_for_another_compiler_too() -> None:
+    words = ["-Xcompiler", "-Wall,-I/home/me/lib/include,-O2", "-Wp,-I/home/me/lib/../lib/include", "/opt/rocm/x.o"]
+    here = f"{abi.PH_ROOT}/libx/tree/home/me/lib/include"
+    assert map_paths(words, "/home/me", by_name("rocm"), places()) == [
+        "-Xcompiler",
+        f"-Wall,-I{here},-O2",
+        f"-Wp,-I{here}",
+        f"{abi.PH_TOOLCHAIN}/x.o",
+    ]
+
+
 def test_directories_of_variables_are_mapped_like_those_of_options() -> None:
     variables = [
         ("CPATH", ":../lib/include:/opt/rocm/include:/nowhere"),

@@ -137,4 +137,4 @@ def test_a_header_that_changed_is_read_again(group: Path) -> None:
     ],
 )
 def test_what_a_text_includes(text: str, names: set[str], is_computed: bool) -> None:
-    assert included_names(text) == (names, is_computed)
+    assert included_names(text) == (frozenset(names), is_computed)
