@@ -296,6 +296,7 @@ def recipe_of(
     soname: str = "libx.so.1",
     runtime: str = "",
     env: tuple[tuple[str, str], ...] = (),
+    found_at: str = "",
 ) -> Recipe:
     """Return the recipe of a HIP compile with these options, below /home/me."""
     argv = (f"{home}/bin/hipcc", *words, "-c", "/tmp/build/blob/a.cpp", "-o", "/tmp/build/a.o")
@@ -304,7 +305,9 @@ def recipe_of(
     )
     link = LinkCommand(Invocation("hipcc", "rocm", "/home/me", (f"{home}/bin/hipcc", "-shared"), 1, ()), "/tmp/libx.so")
     toolchain = by_name("rocm")
-    return make_recipe(blob, toolchain.base_words(blob), toolchain, "clang-1", link, soname, places(home), runtime)
+    return make_recipe(
+        blob, toolchain.base_words(blob), toolchain, "clang-1", link, soname, places(found_at or home), runtime
+    )
 
 
 def test_a_recipe_compiles_by_the_project_s_own_options(home: str) -> None:
@@ -324,6 +327,10 @@ def test_a_recipe_compiles_by_the_project_s_own_options(home: str) -> None:
     toolchain = by_name("rocm")
     assert (recipe.home_env, recipe.arch_flags) == (toolchain.home_env, toolchain.arch_flags)
     assert recipe.drop_env == toolchain.flag_env
+
+
+def test_a_recipe_has_no_home_if_none_of_its_words_is_there(home: str) -> None:
+    assert recipe_of(home, [], found_at="/elsewhere").home == ""
 
 
 def test_a_blob_names_its_library_as_a_filter_and_not_a_program(home: str) -> None:

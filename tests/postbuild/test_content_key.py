@@ -102,15 +102,15 @@ def test_paths_and_contents_of_files_are_in_their_key_and_their_order_is_not(tre
 def compiler(tmp_path: Path) -> Path:
     """A compiler that says its version, and is never run for anything else."""
     program = tmp_path / "g++"
-    program.write_text("#!/bin/sh\necho 'g++ 13.2.0'\n")
+    program.write_text("#!/bin/sh\necho 'g++ 13.2.0' $VARIANT\n")
     program.chmod(0o755)
     return program
 
 
-def group(compiler: Path, *options: str, parts: tuple[str, ...] = ("part",)) -> str:
+def group(compiler: Path, *options: str, parts: tuple[str, ...] = ("part",), variant: str = "") -> str:
     argv = (str(compiler), *options, "-c", "a.cpp", "-o", "a.o")
     call = Invocation(str(compiler), "host", str(compiler.parent), argv, 1, ())
-    return group_key(HOST, CompileCommand(call, "a.cpp", "a.o"), parts, {"PATH": "/usr/bin:/bin"})
+    return group_key(HOST, CompileCommand(call, "a.cpp", "a.o"), parts, {"VARIANT": variant})
 
 
 def test_the_compiler_and_the_parts_are_in_a_groups_key(compiler: Path) -> None:
@@ -118,6 +118,7 @@ def test_the_compiler_and_the_parts_are_in_a_groups_key(compiler: Path) -> None:
     assert before
     assert before == group(compiler)
     assert before != group(compiler, parts=("other",))
+    assert before != group(compiler, variant="by another environment")
     compiler.write_text(compiler.read_text() + "# another build of this version\n")
     assert before != group(compiler)
 

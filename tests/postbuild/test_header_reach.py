@@ -130,6 +130,7 @@ def test_a_header_that_changed_is_read_again(group: Path) -> None:
     [
         ('#include "a.h"\n#  import <b/c.h>\n#include_next "d.h"\n', {"a.h", "b/c.h", "d.h"}, False),
         ('#include MACRO\n#include "a.h"\n', {"a.h"}, True),
+        ("#include XX\n", set(), True),
         ('/* #include MACRO */\n#include "a.h"\n', {"a.h"}, False),
         ("#includes MACRO\n", set(), False),
         ('#inc\\\nlude "a.h"\n', {"a.h"}, False),
