@@ -235,7 +235,7 @@ def test_a_unit_is_compiled_anew_once_it_is_forgotten(tmp_path: Path, monkeypatc
     monkeypatch.setattr(settle, "compile_eagerly", link.compile)
     settler = link.settler(tmp_path / "eager")
     done = settler.settle({A: NOT_LAZY, B: NOT_LAZY}, frozenset())
-    assert done.units == ["unit"]
+    assert len(done.units) == 1
     settler.settle({A: NOT_LAZY, B: NOT_LAZY}, frozenset())
     assert [blob for blob, _ in link.compiled] == [A, B]
     settler.forget_units([A, B, C])
