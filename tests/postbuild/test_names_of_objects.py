@@ -3,11 +3,15 @@ templates and scopes."""
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from _lazyck.postbuild.cxx.mangled import is_of_the_standard_library, last_name, scopes_of, template_of
+from _lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, last_name, scopes_of, template_of
+from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.objects.symbols import Names, parse_nm, together
-from _lazyck.postbuild.objects.vtables import class_of, is_member, is_of_class, of_classes_with
+from _lazyck.postbuild.objects.vtables import class_of, is_member, is_of_class, of_classes_with, with_key_functions
 from _lazyck.postbuild.private_names import plain_name, private_name
 
 # -- vtables ---------------------------------------------------------------------------------------
@@ -168,3 +172,40 @@ def test_the_standard_library_is_told_in_every_kind_of_symbol() -> None:
         assert is_of_the_standard_library(symbol)
     for symbol in ("_ZTV1A", "_Z2Stv", "St", "_ZN2ns1fESs"):
         assert not is_of_the_standard_library(symbol)
+
+
+@pytest.mark.parametrize(("symbol", "held"), [("_ZZ1fvENKUlvE_clEv", {"f"}), ("_ZZ5outervENKUlvE0_clEv", {"outer"})])
+def test_a_name_that_is_not_followed_gives_names_of_every_length(symbol: str, held: set[str]) -> None:
+    assert held <= identifiers(symbol)
+
+
+# -- vtables of a real object ----------------------------------------------------------------------
+
+CLASSES = """
+struct Keyed { virtual void first(); virtual void second(); virtual ~Keyed(); int x; };
+void Keyed::first() {}
+void Keyed::second() {}
+Keyed::~Keyed() {}
+struct Abstract { virtual void pure() = 0; virtual ~Abstract(); };
+Abstract::~Abstract() {}
+struct Inline { virtual void f() {} };
+template <typename T> struct Instance { virtual void f(); };
+template <typename T> void Instance<T>::f() {}
+namespace { struct Local { virtual void f(); }; void Local::f() {} }
+struct Elsewhere { virtual void key(); virtual void mine(); };
+void Elsewhere::mine() {}
+struct Derived : Keyed { void first() override; };
+void use() { Inline a; Instance<int> b; Local c; Elsewhere d; Derived e;
+  Inline* p = &a; p->f(); Instance<int>* q = &b; q->f(); Local* r = &c; r->f(); d.mine(); e.second(); }
+"""
+
+
+def test_only_vtables_with_a_key_function_are_an_object_s_own(tmp_path: Path) -> None:
+    (tmp_path / "a.cpp").write_text(CLASSES)
+    subprocess.run(["g++", "-fPIC", "-c", tmp_path / "a.cpp", "-o", tmp_path / "a.o"], check=True)
+    image = open_image(tmp_path / "a.o")
+    found = {name: {f.name for f in those} for name, those in with_key_functions(image, image.symbols()).items()}
+    assert found == {
+        "_ZTV5Keyed": {"_ZN5Keyed5firstEv", "_ZN5Keyed6secondEv", "_ZN5KeyedD0Ev", "_ZN5KeyedD1Ev"},
+        "_ZTV8Abstract": {"_ZN8AbstractD0Ev"},
+    }
