@@ -118,6 +118,12 @@ def test_a_library_without_blobs_carries_its_manifest_where_nothing_loads_it(tmp
     assert {".init_array", ".note.gnu.property", ".note.GNU-stack"} <= names
 
 
+def test_without_device_code_there_is_a_slot_for_each_symbol_alone(tmp_path: Path, manifest: str) -> None:
+    image = assembled(tmp_path, render_stubs(["one", "two"], manifest, "x86_64"))
+    assert place(image, abi.SYMBOL_SLOT_COUNT)[1] == struct.pack("<I", 2)
+    assert len(place(image, abi.SYMBOL_SLOTS)[1]) == 16
+
+
 def test_what_deferred_objects_ask_for_is_defined_within_the_link(tmp_path: Path) -> None:
     symbol, _ = place(assembled(tmp_path, render_deferred()), abi.DEFERRED_SYMBOL)
     assert (symbol.binding, symbol.hidden, symbol.section > 0) == ("GLOBAL", True, True)
