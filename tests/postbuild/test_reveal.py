@@ -111,11 +111,11 @@ def test_type_information_is_no_state() -> None:
     )
     assert not is_artificial("_ZN1A1fE")
 
-    def symbol(**changes: str) -> elf.Symbol:
-        return elf.Symbol("level", "WEAK", "OBJECT", True, 1, 0, 4)._replace(**changes)
+    def symbol(name: str = "level", binding: str = "WEAK", kind: str = "OBJECT") -> elf.Symbol:
+        return elf.Symbol(name, binding, kind, True, 1, 0, 4)
 
     assert is_header_state(symbol())
-    assert is_header_state(symbol(binding="UNIQUE", type="TLS"))
+    assert is_header_state(symbol(binding="UNIQUE", kind="TLS"))
     assert not is_header_state(symbol(binding="GLOBAL"))
-    assert not is_header_state(symbol(type="FUNC"))
+    assert not is_header_state(symbol(kind="FUNC"))
     assert not is_header_state(symbol(name="_ZTV1A"))
