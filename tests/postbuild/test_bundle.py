@@ -465,6 +465,11 @@ def test_files_of_a_bundle_have_one_time_and_only_our_own_programs_run(tmp_path:
     assert [record.partition(b" ")[2].decode() for record in listed] == sorted(files)
 
 
+def test_a_bundle_without_files_is_written_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "new" / "root", {}, empty("libx"))
+    assert sorted(p.name for p in (tmp_path / "new/root/libx").iterdir()) == ["contents", "manifest"]
+
+
 def test_a_deployed_bundle_is_one_file_that_ends_with_its_contents(tmp_path: Path) -> None:
     (tmp_path / "a.cpp").write_text("int a;")
     for source in ("tree/a.cpp", "tree/sub/b.cpp"):

@@ -77,6 +77,11 @@ def test_empty_lines_of_a_text_are_not_in_the_key_and_the_ends_of_lines_are(tree
     assert changed(before, keys(tree, texts={"a.cpp": "int a;int c;"})) == {"a.cpp"}
 
 
+def test_blanks_of_a_text_are_in_the_key_since_they_may_stand_in_a_string(tree: Path) -> None:
+    before = keys(tree, texts={"a.cpp": 'char s[] = "x y";'})
+    assert changed(before, keys(tree, texts={"a.cpp": 'char s[] = "x  y";'})) == {"a.cpp"}
+
+
 def test_a_blob_that_makes_the_assembler_read_a_file_has_no_key(tree: Path) -> None:
     assert set(keys(tree, texts={"a.cpp": 'asm(".incbin \\"x\\"");'})) == {"b.cpp"}
 
