@@ -15,6 +15,17 @@ from _lazyck.costs import Costs, read_costs
 from _lazyck.errors import UsageError
 from _lazyck.prebuild.entries import Entry
 from _lazyck.prebuild.forecast import forecast, gather, render, total
+from _lazyck.prebuild.plan import (
+    Failure,
+    Outcome,
+    estimate,
+    make_plan,
+    outcome_to_json,
+    plan_to_json,
+    render_failures,
+    render_outcome,
+    render_plan,
+)
 from _lazyck.prebuild.schedule import Fleet, Placed, Task, least, longest_first, makespan, schedule
 
 GIB = 1 << 20  # in KiB
@@ -115,6 +126,76 @@ def test_nothing_known_at_all_is_an_error_that_says_what_to_do() -> None:
         gather([entry("a")], Costs({("other", "a", "gfx942"): 5.0}))
     assert "compile a few" in e.value.hint
     assert "all cached already" in render(gather([entry("a", cached=True)], Costs({})), [])
+
+
+# -- the plan of a build, and its outcome ----------------------------------------------------------
+
+
+def test_a_plan_begins_with_the_longest_and_keeps_the_order_of_equals() -> None:
+    every = [entry("b"), entry("unknown"), entry("a"), entry("done", cached=True), entry("also_unknown")]
+    plan = make_plan(every, COSTS)
+    assert [j.entry.name for j in plan.jobs] == ["a", "unknown", "also_unknown", "b"]  # the mean is 30 s
+    assert (plan.total, plan.cached, plan.mean) == (5, 1, 40.0)
+    assert [j.seconds for j in plan.jobs] == [60.0, None, None, 20.0]
+    nothing = make_plan(every, Costs({}))
+    assert [j.entry.name for j in nothing.jobs] == ["b", "unknown", "a", "also_unknown"]
+    assert (nothing.mean, estimate(nothing, Costs({}), 4)) == (None, None)
+
+
+def test_a_build_takes_as_long_as_its_longest_job_or_all_of_them_side_by_side() -> None:
+    plan = make_plan([entry("a"), entry("b"), entry("unknown")], COSTS)
+    assert estimate(plan, COSTS, 1) == (110.0, 110.0)
+    assert estimate(plan, COSTS, 8) == (110.0, 60.0)
+    assert estimate(make_plan([], COSTS), COSTS, 8) == (0.0, 0.0)
+
+
+def test_a_plan_is_told_in_lines_and_as_json() -> None:
+    plan = make_plan([entry("a"), entry("unknown"), entry("b", cached=True)], COSTS)
+    assert render_plan(plan, COSTS, 2).splitlines() == [
+        "a\tgfx942\t60.0",
+        "unknown\tgfx942\t-",
+        "# 1 of 3 entries cached already, 2 to compile: about 90.0 s of compiles, 60.0 s at 2 at a time"
+        " (1 of them guessed: the mean of the others)",
+    ]
+    assert render_plan(make_plan([entry("a")], Costs({})), Costs({}), 2).endswith(
+        "# 0 of 1 entry cached already, 1 to compile; how long they take is not known yet\n"
+    )
+    done = make_plan([entry("a", cached=True)], COSTS)
+    assert render_plan(done, COSTS, 2) == "# 1 of 1 entry cached already, 0 to compile\n"
+    assert json.loads(plan_to_json(plan, COSTS, 2)) == {
+        "total": 3,
+        "cached": 1,
+        "to_compile": [
+            {"blob": j.entry.name, "arch": "gfx942", "seconds": j.seconds, "path": str(j.entry.path)} for j in plan.jobs
+        ],
+        "compile_seconds": 90.0,
+        "seconds": 60.0,
+    }
+    unknown = json.loads(plan_to_json(make_plan([entry("a")], Costs({})), Costs({}), 2))
+    assert (unknown["compile_seconds"], unknown["seconds"]) == (None, None)
+
+
+def test_an_outcome_is_told_with_its_failures() -> None:
+    plan = make_plan([entry("a"), entry("b"), entry("c"), entry("d", cached=True)], COSTS)
+    failed = (Failure(plan.jobs[0], "/logs/a", "no"), Failure(plan.jobs[1], "", "neither"))
+    outcome = Outcome(plan, 0, failed, 1.23456)
+    assert outcome.left == 1
+    assert render_outcome(outcome) == "4 entries: 0 compiled, 2 failed, 1 left to do, 1 cached already; 1.2 s"
+    assert render_outcome(Outcome(make_plan([entry("a")], COSTS), 1, (), 2.0)) == "1 entry: 1 compiled; 2.0 s"
+    lines = render_failures(failed).splitlines()
+    assert [line.rpartition(":")[2] for line in lines] == [" no", " /logs/a", " neither"]
+    assert json.loads(outcome_to_json(outcome)) == {
+        "total": 4,
+        "cached": 1,
+        "compiled": 0,
+        "failed": [
+            {"blob": "a", "arch": "gfx942", "log": "/logs/a", "error": "no"},
+            {"blob": "b", "arch": "gfx942", "log": "", "error": "neither"},
+        ],
+        "left": 1,
+        "seconds": 1.235,
+        "interrupted": False,
+    }
 
 
 # -- the command -----------------------------------------------------------------------------------

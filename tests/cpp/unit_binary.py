@@ -130,7 +130,7 @@ def manifest() -> Manifest:
     )  # fmt: skip
     return Manifest(
         "demo", "libdemo.so", "shelf", "/baked", ("80", "90"), (host, device), blobs, creator="test", digest="d" * 64,
-        machine="x86_64", private=("hidden.lazyck.1a2b3c4d",), contents="e" * 64,
+        machine="x86_64", private_names=("hidden.lazyck.1a2b3c4d",), contents="e" * 64,
     )  # fmt: skip
 
 

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
+import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support import Lazyck
 
 from _lazyck import abi
+from _lazyck.command import CompileCommand, Invocation, LinkCommand
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, decode
 from _lazyck.postbuild.bundle import (
+    Apart,
     Contents,
     Places,
     blob_digest,
     common_prefix,
+    deploy,
+    device_recipe,
+    entry_recipe,
+    header_directories,
+    inside,
+    make_recipe,
     map_env,
     map_paths,
     with_parents,
+    with_relative_includes,
     write,
 )
 from _lazyck.postbuild.describe import digest_of_keys
+from _lazyck.tarball import EPOCH
 from _lazyck.toolchains import by_name
 
 FILES = ["/tmp/build/blob/a.cpp", "/home/me/lib/include/x/y.hpp"]
@@ -50,6 +63,17 @@ def test_include_dirs_of_the_project_are_found_in_the_bundle_and_others_where_th
         f"-I{abi.PH_TOOLCHAIN}/include",
         "-I/nowhere/held",
         "-DX=/home/me",
+    ]
+
+
+def test_headers_are_found_in_words_for_another_compiler_too() -> None:
+    words = ["-Xcompiler", "-Wall,-I/home/me/lib/include,-O2", "-Wp,-I/home/me/lib/../lib/include", "/opt/rocm/x.o"]
+    here = f"{abi.PH_ROOT}/libx/tree/home/me/lib/include"
+    assert map_paths(words, "/home/me", by_name("rocm"), places()) == [
+        "-Xcompiler",
+        f"-Wall,-I{here},-O2",
+        f"-Wp,-I{here}",
+        f"{abi.PH_TOOLCHAIN}/x.o",
     ]
 
 
@@ -189,3 +213,270 @@ def test_builds_whose_entries_have_other_keys_have_other_digests() -> None:
     assert of() == of()
     others = {of(), of(name="two"), of(key="cd"), of(compiler="g++-13"), of(parts="ef"), of(parts="gh")}
     assert len(others) == 6
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+def test_a_path_is_inside_a_directory_by_whole_names() -> None:
+    assert inside("/a/b", "/a")
+    assert inside("/a", "/a")
+    assert inside("/a/b", "/a/")
+    assert inside("/a", "/")
+    assert not inside("/ab", "/a")
+    assert not inside("/a", "/a/b")
+
+
+def test_a_bundle_holds_its_files_and_their_directories_down_from_the_prefix() -> None:
+    assert with_parents(["/p/a/x.h", "/p/a/b/y.h", "/q/z.h"], "/p") == {
+        "/p", "/p/a", "/p/a/x.h", "/p/a/b", "/p/a/b/y.h",
+    }  # fmt: skip
+    assert with_parents(["/a.h"], "/") == {"/", "/a.h"}
+    assert common_prefix(["/p/a/x.h", "/p/a/b/y.h"]) == "/p/a"
+    assert common_prefix([]) == "/"
+
+
+def test_a_place_in_the_tree_does_not_depend_on_how_a_path_is_spelled() -> None:
+    there = Places("", {}, "libx", "/p/a")
+    assert there.in_bundle("/p/a/x.h") == "libx/tree/x.h"
+    for path in ("/p/a/./x.h", "/p/a//x.h", "/p/a/b/../x.h", "/p/b/../a/x.h"):
+        assert there.in_tree(path) == "x.h"
+    assert there.in_tree("/p/a/..x.h") == "..x.h"
+    assert there.in_tree("/p/y.h") == "../y.h"
+    assert Places("", {}, "libx", "/").in_tree("/p/y.h") == "p/y.h"
+
+
+def test_system_headers_and_the_toolchain_s_are_foreign() -> None:
+    for path in ("/usr/include/stdio.h", "/usr/lib/gcc/x.h", "/opt/rocm/include/x.h", "/opt/rocm"):
+        assert places().is_foreign(path)
+    for path in ("/opt/rocm-6/include/x.h", "/usr/local/share/x.h", "/home/me/x.h"):
+        assert not places().is_foreign(path)
+
+
+def test_a_header_of_the_system_is_never_a_word_of_the_bundle() -> None:
+    there = Places("", {}, "libx", "/", frozenset({"/usr/include/x", "/home/x"}))
+    assert there.header_word("/usr/include/x") == "/usr/include/x"
+    assert there.header_word("/home/x") == f"{abi.PH_ROOT}/libx/tree/home/x"
+    assert there.header_word("/home/y") == "/home/y"
+
+
+def test_directories_of_headers_are_found_in_options_and_variables() -> None:
+    words = [
+        "-Iinclude",
+        "-isystem",
+        "/sys/../sys/a",
+        "-Wp,-I/wp,-Wall",
+        "-O2",
+        "--include-directory=/long",
+        "/no/option",
+    ]
+    variables = [("CPATH", "/c:rel"), ("FLAGS", "-O2 -I/flags/../given"), ("OTHER", "/not/a/directory")]
+    assert header_directories(words, "/w", by_name("rocm"), variables) == {
+        "/w/include", "/sys/a", "/wp", "/long", "/c", "/w/rel", "/given",
+    }  # fmt: skip
+
+
+# -- recipes ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    """A toolchain's home whose compiler takes every option."""
+    compiler = tmp_path / "rocm" / "bin" / "hipcc"
+    compiler.parent.mkdir(parents=True)
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    return str(tmp_path / "rocm")
+
+
+def recipe_of(
+    home: str,
+    words: Sequence[str],
+    *,
+    soname: str = "libx.so.1",
+    runtime: str = "",
+    env: tuple[tuple[str, str], ...] = (),
+    found_at: str = "",
+) -> Recipe:
+    """Return the recipe of a HIP compile with these options, below /home/me."""
+    argv = (f"{home}/bin/hipcc", *words, "-c", "/tmp/build/blob/a.cpp", "-o", "/tmp/build/a.o")
+    blob = CompileCommand(
+        Invocation("hipcc", "rocm", "/home/me", argv, 1, env), "/tmp/build/blob/a.cpp", "/tmp/build/a.o"
+    )
+    link = LinkCommand(Invocation("hipcc", "rocm", "/home/me", (f"{home}/bin/hipcc", "-shared"), 1, ()), "/tmp/libx.so")
+    toolchain = by_name("rocm")
+    return make_recipe(
+        blob, toolchain.base_words(blob), toolchain, "clang-1", link, soname, places(found_at or home), runtime
+    )
+
+
+def test_a_recipe_compiles_by_the_project_s_own_options(home: str) -> None:
+    recipe = recipe_of(home, ["-O3", "-Ilib/include", "-DNAME=1"])
+    compiler = f"{abi.PH_TOOLCHAIN}/bin/hipcc"
+    assert recipe.compile[:2] == (compiler, abi.PH_ARCHS)
+    assert recipe.compile[-4:] == ("-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT)
+    own = recipe.compile[2:-4]
+    assert [w for w in own if w in ("-O3", "-DNAME=1") or w.startswith("-I")] == [
+        "-O3",
+        f"-I{abi.PH_ROOT}/libx/tree/home/me/lib/include",
+        "-DNAME=1",
+    ]
+    assert recipe.link[0] == compiler
+    assert not {abi.PH_INPUT, abi.PH_OUTPUT} - set(recipe.link)
+    assert (recipe.toolchain, recipe.toolchain_id, recipe.home) == ("rocm", "clang-1", home)
+    toolchain = by_name("rocm")
+    assert (recipe.home_env, recipe.arch_flags) == (toolchain.home_env, toolchain.arch_flags)
+    assert recipe.drop_env == toolchain.flag_env
+
+
+def test_a_recipe_has_no_home_if_none_of_its_words_is_there(home: str) -> None:
+    assert recipe_of(home, [], found_at="/elsewhere").home == ""
+
+
+def test_a_blob_names_its_library_as_a_filter_and_not_a_program(home: str) -> None:
+    library, program = recipe_of(home, []), recipe_of(home, [], soname="")
+    at = library.link.index("--auxiliary=libx.so.1")
+    assert library.link[at - 1] == "-Xlinker"
+    assert not any("auxiliary" in w or abi.PH_LIBRARY in w for w in program.link)
+
+
+def test_a_runtime_within_the_library_is_linked_right_behind_the_blob(home: str) -> None:
+    recipe = recipe_of(home, [], runtime="libx/tree/.lazyck/runtime.o")
+    assert recipe.link[recipe.link.index(abi.PH_INPUT) + 1] == f"{abi.PH_ROOT}/libx/tree/.lazyck/runtime.o"
+
+
+def test_a_compile_has_a_date_of_its_own_or_the_build_s(home: str) -> None:
+    assert [value for name, value in recipe_of(home, []).env if name == "SOURCE_DATE_EPOCH"] == [str(EPOCH)]
+    given = recipe_of(home, [], env=(("SOURCE_DATE_EPOCH", "77"),)).env
+    assert [value for name, value in given if name == "SOURCE_DATE_EPOCH"] == ["77"]
+
+
+def test_device_code_is_compiled_by_the_same_command_through_a_program_of_the_bundle(home: str) -> None:
+    whole = recipe_of(home, ["-O3", f"-DID={abi.PH_NAME}"])
+    device = device_recipe(whole, by_name("rocm"), "libx/tree/.lazyck/unit")
+    head, command = device.compile[:6], device.compile[6:]
+    assert head == (
+        f"{abi.PH_ROOT}/libx/tree/.lazyck/unit", by_name("rocm").unit_verbs[1], abi.PH_KERNEL, abi.PH_SOURCE,
+        abi.PH_OUTPUT, "--",
+    )  # fmt: skip
+    assert command[0] == whole.compile[0]
+    assert command[-2:] == ("-o", "unit.o")
+    assert "-O3" in command
+    assert "-DID=0" in command
+    assert device.link == ()
+    entry = entry_recipe(whole, by_name("rocm"), "libx/tree/.lazyck/unit")
+    assert entry.compile == (head[0], by_name("rocm").entry_verb, *device.compile[2:])
+    assert entry.link == whole.link
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def test_every_word_of_a_recipe_is_in_the_key_in_its_place() -> None:
+    def key(name: str = "libx", **changes: tuple[object, ...]) -> str:
+        parts = {
+            "compile": ("a", f"{abi.PH_ROOT}/{name}/tree/x"),
+            "link": ("c",),
+            "arch_flags": ("d",),
+            "env": (("e", "f"),),
+        }
+        recipe = Recipe("host", "id", "", (), **{"compile": (), "link": (), "arch_flags": ()} | parts | changes)  # type: ignore[arg-type]
+        return blob_digest(recipe, name, ("soname",), "source", "headers")
+
+    others = {
+        key(),
+        key(compile=("a",)),
+        key(link=()),
+        key(arch_flags=("x",)),
+        key(env=(("e", "g"),)),
+        key(env=(("g", "f"),)),
+        key(compile=("a", f"{abi.PH_ROOT}/libx/tree/x", "c"), link=()),
+        key(link=("c", "d"), arch_flags=()),
+    }
+    assert len(others) == 8
+    assert key("liby") == key()  # programs share entries
+
+
+def test_names_and_contents_of_headers_are_in_the_key_and_foreign_ones_are_not(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    paths = [tmp_path / name for name in ("a.h", "b.h", "home/c.h")]
+    for path in paths:
+        path.write_text(path.name)
+    there = Places(str(tmp_path / "home"), {}, "libx", str(tmp_path))
+
+    def key(*names: Path) -> str:
+        return Contents().of_headers(frozenset(map(str, names)), there)
+
+    assert len({key(*paths), key(paths[0]), key(paths[1]), key()}) == 4
+    assert key(*paths) == key(*paths[:2])
+    before = key(*paths)
+    paths[1].rename(tmp_path / "c.h")
+    assert key(paths[0], tmp_path / "c.h") != before
+    contents = Contents()
+    first = contents.of_headers(frozenset({str(paths[0])}), there)
+    paths[0].write_text("changed")
+    assert contents.of_headers(frozenset({str(paths[0])}), there) == first  # each file is read once
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_absolute_includes_of_files_of_the_bundle_become_relative() -> None:
+    where = {"/src/a/x.cpp": "libx/tree/a/x.cpp", "/src/y.h": "libx/tree/y.h"}
+    text = b'#include "/src/a/x.cpp"\n # include </src/a/../y.h>\n#include "/elsewhere/z.h"\nint a; // /src/y.h\n'
+    assert with_relative_includes(text, "libx/tree/unity/all.cpp", where) == (
+        b'#include "../a/x.cpp"\n # include "../y.h"\n#include "/elsewhere/z.h"\nint a; // /src/y.h\n'
+    )
+
+
+def test_equal_files_that_the_build_tells_apart_by_time_stay_apart(tmp_path: Path) -> None:
+    def made(name: str, time: int) -> str:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time, time))
+        return str(tmp_path / name)
+
+    once = b'#pragma once\n#include "below.h"\n'
+    apart = Apart()
+    assert apart.kept(once, made("a", 1000)) == once
+    assert apart.kept(once, made("b", 2000)) == once + b"\n"
+    assert apart.kept(once, made("c", 1000)) == once
+    assert apart.kept(once, made("d", 3000)) == once + b"\n\n"
+    for text in (b"#pragma once\n#include <far.h>\n", b'#include "below.h"\n'):
+        assert [apart.kept(text, made(name, i)) for i, name in enumerate("ef")] == [text, text]
+
+
+def test_files_of_a_bundle_have_one_time_and_only_our_own_programs_run(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"#!")
+    program.chmod(0o755)
+    files = {
+        "libx/tree/.lazyck/unit": str(program),
+        "libx/tree/src/run": str(program),
+        "libx/tree/src/a/b": str(program),
+    }
+    write(tmp_path / "root", files, empty("libx"))
+    states = {place: (tmp_path / "root" / place).stat() for place in files}
+    assert {place: (s.st_mtime, s.st_mode & 0o777) for place, s in states.items()} == {
+        "libx/tree/.lazyck/unit": (0, 0o755),
+        "libx/tree/src/run": (0, 0o644),
+        "libx/tree/src/a/b": (0, 0o644),
+    }
+    listed = (tmp_path / "root/libx/contents").read_bytes().split(b"\0")[1:-1]
+    assert [record.partition(b" ")[2].decode() for record in listed] == sorted(files)
+
+
+def test_a_bundle_without_files_is_written_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "new" / "root", {}, empty("libx"))
+    assert sorted(p.name for p in (tmp_path / "new/root/libx").iterdir()) == ["contents", "manifest"]
+
+
+def test_a_deployed_bundle_is_one_file_that_ends_with_its_contents(tmp_path: Path) -> None:
+    (tmp_path / "a.cpp").write_text("int a;")
+    for source in ("tree/a.cpp", "tree/sub/b.cpp"):
+        write(tmp_path / "root", {f"libx/{source}": str(tmp_path / "a.cpp")}, empty("libx"))
+        deploy(tmp_path / "root/libx", tmp_path / "out/libx")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["libx"]
+    assert sorted(p.name for p in (tmp_path / "out/libx").iterdir()) == sorted(["manifest", abi.BUNDLE_ARCHIVE])
+    assert (tmp_path / "out/libx/manifest").read_bytes() == (tmp_path / "root/libx/manifest").read_bytes()
+    with tarfile.open(tmp_path / "out/libx" / abi.BUNDLE_ARCHIVE) as archive:
+        assert archive.getnames() == ["libx/tree/sub/b.cpp", "libx/contents"]

@@ -9,6 +9,7 @@ from _lazyck.postbuild.cxx.lexer import (
     after_angles,
     declarator,
     flat,
+    function_parts,
     template_prefixes,
     top_level,
     without_attributes,
@@ -166,3 +167,86 @@ def test_lexer_helpers() -> None:
         "void f()",
     )
     assert declarator("A<int(3)> f<g<(1)>>(int x, int y)") == ("f", "int x, int y")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "name", "parameters"),
+    [
+        ("f(int x)", "f", "int x"),
+        ("void f()", "f", ""),
+        ("std::vector<int> n::f<3>(A<(1 > 2)> a, B (*b)(int))", "f", "A<(1 > 2)> a, B (*b)(int)"),
+        ("int f<g<(1)>(2)>(int)", "f", "int"),
+        ("void operator()(int)", "", ""),
+        ("A operator+(A)", "", ""),
+        ("int x", "", ""),
+        ("", "", ""),
+    ],
+)
+def test_the_name_and_the_parameters_of_a_function(declaration: str, name: str, parameters: str) -> None:
+    assert declarator(declaration) == (name, parameters)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "parts"),
+    [
+        ("void f(int x)", ("void", "f", "(int x)")),
+        ("const A<B<3>>& n::m::f<A<3>, 4>(int)", ("const A<B<3>>&", "n::m::f<A<3>, 4>", "(int)")),
+        ("int *::n :: f ()", ("int *", "::n :: f", "()")),
+        ("A<int> f(A<int> a)", ("A<int>", "f", "(A<int> a)")),
+        ("f(int x)", None),
+        ("A operator+(A)", None),
+        ("int x", None),
+        ("(int)", None),
+    ],
+)
+def test_a_plain_function_is_taken_apart(declaration: str, parts: tuple[str, str, str] | None) -> None:
+    assert function_parts(declaration) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "names", "is_constant"),
+    [
+        ("static const int a = 1, b = 2;", Kind.SUPPORT, ("a",), False),
+        ("inline constexpr int a = 1, b = 2;", Kind.SUPPORT, ("a",), False),
+        ("constexpr int a = 1, b = 2;", Kind.SUPPORT, ("a", "b"), True),
+        ("const int a = 1;", Kind.SUPPORT, ("a",), True),
+        ("const A<3> a = f();", Kind.SUSPECT, ("a",), True),
+        ("const std::map<int, A<3>> a;", Kind.SUSPECT, ("a",), True),
+        ("const volatile int a = 1;", Kind.DATA, ("a",), False),
+        ("volatile const int a = 1;", Kind.DATA, ("a",), False),
+        ("int* const a = 0;", Kind.SUPPORT, ("a",), True),
+        ("const int* a = 0;", Kind.DATA, ("a",), False),
+        ("extern const int a = 1;", Kind.DATA, ("a",), False),
+        ("extern constexpr int a = 1;", Kind.DATA, ("a",), False),
+        ("static int table[10][2] = {{1}, {2}};", Kind.SUPPORT, ("table",), False),
+        ("static Table table = {1};", Kind.SUSPECT, ("table",), False),
+        ("static int size = sizeof(int);", Kind.SUPPORT, ("size",), False),
+        ("static int size = p->size;", Kind.SUSPECT, ("size",), False),
+        ("static int first = [] { return 1; }();", Kind.SUSPECT, ("first",), False),
+        ("static void (*hook)(int) = f;", Kind.SUSPECT, ("hook",), False),
+        ("static std::atomic<int> count{0};", Kind.SUSPECT, ("count",), False),
+        ("__attribute__((device)) int d = f();", Kind.SUPPORT, ("d",), True),
+    ],
+)
+def test_variables(text: str, kind: Kind, names: tuple[str, ...], is_constant: bool) -> None:
+    assert [(d.kind, d.names, d.is_constant) for d in parse(text)] == [(kind, names, is_constant)]
+
+
+def test_variables_of_an_unnamed_namespace_are_private_and_named_once() -> None:
+    inside = [d for d in parse("namespace { const int a = 1, b = 2; int c = 3; Registrar r; }") if d.text]
+    assert [(d.kind, d.names, d.is_constant) for d in inside] == [
+        (Kind.SUPPORT, ("a",), False),
+        (Kind.SUPPORT, ("c",), False),
+        (Kind.SUSPECT, ("r",), False),
+    ]
+
+
+def test_a_constant_of_c_is_data_for_others() -> None:
+    assert [(d.kind, d.is_constant) for d in parse("const int a = 1;", is_c=True)] == [(Kind.DATA, False)]
+    assert [(d.kind, d.is_constant) for d in parse("static const int a = 1;", is_c=True)] == [(Kind.SUPPORT, False)]
+
+
+def test_a_specialization_that_says_inline_is_no_head() -> None:
+    for word in ("inline", "constexpr"):
+        assert [d.kind for d in parse(f"template <> {word} int go<3>(int x) {{ return x; }}")] != [Kind.HEAD]
+    assert [d.kind for d in parse("template <> int go<3>(int x) { return x; }")] == [Kind.HEAD]

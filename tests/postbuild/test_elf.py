@@ -183,3 +183,23 @@ def test_a_triple_may_spell_its_machine_in_two_ways() -> None:
     )
     machines = ["x86_64", "x86_64", "aarch64", "aarch64", "riscv64", "i386"]
     assert [machine_of(t) for t in triples] == machines
+
+
+def test_local_and_unnamed_and_indirect_symbols(tmp_path: Path) -> None:
+    (tmp_path / "x.s").write_text(
+        ".text\n.globl indirect\n.type indirect,@gnu_indirect_function\nindirect: ret\n"
+        ".globl odd\n.type odd,@notype\nodd: ret\nown: ret\n.globl thread\n.type thread,@tls_object\n"
+        '.section .tbss,"awT",@nobits\nthread: .zero 4\n.comm common,4,4\n.globl far\n'
+    )
+    run("as", tmp_path / "x.s", "-o", tmp_path / "x.o")
+    found = elf.read_object(tmp_path / "x.o")
+    assert found.defined == dict.fromkeys(("indirect", "odd", "thread", "common"), "GLOBAL")
+    assert found.functions == {"indirect"}
+    assert found.data == {"thread", "common"}
+    types = {s.name: s.type for s in elf.open_image(tmp_path / "x.o").symbols()}
+    assert (types["odd"], types["indirect"], types["thread"]) == ("NOTYPE", "IFUNC", "TLS")
+    run("g++", "-shared", tmp_path / "x.o", "-o", tmp_path / "x.so")
+    shared = elf.read_shared(tmp_path / "x.so")
+    assert not {"", "own"} & shared.defined.keys()
+    assert {"indirect", "odd", "common"} <= shared.defined.keys()
+    assert "" not in shared.undefined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.bundle import Places
 from _lazyck.postbuild.describe import Reached
+from _lazyck.postbuild.includes import included_names
 from _lazyck.postbuild.probe.content_key import blob_keys
 from _lazyck.postbuild.probe.header_reach import HeaderReach
 from _lazyck.postbuild.probe.probe import Probed
@@ -103,3 +105,87 @@ def test_the_key_of_a_blob_covers_what_its_text_and_its_options_may_include(
     ]  # fmt: skip
     reached = Reached(probed, {"host": Places("", {}, "lib", str(tmp_path))}).by(probed[0])
     assert {Path(f).name for f in reached} == expected
+
+
+def test_a_name_with_a_directory_means_only_what_ends_in_it(tmp_path: Path) -> None:
+    for name in ("x/a.h", "y/a.h", "xa.h"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    files = frozenset(str(tmp_path / name) for name in ("x/a.h", "y/a.h", "xa.h"))
+
+    def reached_by(name: str) -> set[str]:
+        source = tmp_path / "blob.cpp"
+        source.write_text(f'#include "{name}"\n')
+        (tmp_path / "all.cpp").write_text('#include "a.h"\n#include "xa.h"\n')
+        reach = HeaderReach(files, [str(source), str(tmp_path / "all.cpp")], lambda _: False)
+        return {os.path.relpath(f, tmp_path) for f in reach.of(str(source))}
+
+    assert reached_by("a.h") == {"x/a.h", "y/a.h"}
+    assert reached_by("x/a.h") == {"x/a.h"}
+    assert reached_by("./x//a.h") == {"x/a.h"}
+    assert reached_by("nowhere/../y/./a.h") == {"y/a.h"}
+    assert reached_by("../../x/../y/a.h") == {"y/a.h"}
+    assert reached_by("z/a.h") == set()
+    assert reached_by("..") == set()
+    assert reached_by(f"{tmp_path}/y/a.h") == {"x/a.h", "y/a.h"}  # it may be a link to any of them
+    assert reached_by("xa.h") == {"xa.h"}
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    """A group with a header that no text mentions, which leads to another, and a common one."""
+    texts = {
+        "driver.h": '#include "by_driver.h"\n',
+        "by_driver.h": "",
+        "common.h": '#include "by_common.h"\n',
+        "by_common.h": "",
+        "own.h": "",
+        "other.h": "",
+        "itself.h": '#include "itself.h"\n',
+        "blob.cpp": '#include "own.h"\n',
+        "second.cpp": '#include "other.h"\n#include "common.h"\n#include "by_driver.h"\n',
+        "macro.cpp": '#include MACRO\n#include "own.h"\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def of(group: Path, source: str, *, guesses: bool = False) -> set[str]:
+    files = frozenset(str(p) for p in group.glob("*.h"))
+    sources = [str(group / name) for name in ("blob.cpp", "second.cpp")]
+    reach = HeaderReach(files, sources, lambda f: f.endswith("/common.h"), guesses=guesses)
+    return {Path(f).name for f in reach.of(str(group / source))}
+
+
+def test_headers_that_no_text_mentions_or_that_are_common_belong_to_every_blob(group: Path) -> None:
+    common = {"driver.h", "by_driver.h", "common.h", "by_common.h", "itself.h"}
+    assert of(group, "blob.cpp") == {"own.h"} | common
+    assert of(group, "second.cpp") == {"other.h"} | common
+
+
+def test_a_macro_names_nothing_where_a_guess_will_do(group: Path) -> None:
+    assert len(of(group, "macro.cpp")) == 7
+    assert of(group, "macro.cpp", guesses=True) == of(group, "blob.cpp")
+
+
+def test_a_header_that_changed_is_read_again(group: Path) -> None:
+    assert "other.h" not in of(group, "blob.cpp")
+    (group / "own.h").write_text('#include "other.h"\n')
+    assert "other.h" in of(group, "blob.cpp")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "is_computed"),
+    [
+        ('#include "a.h"\n#  import <b/c.h>\n#include_next "d.h"\n', {"a.h", "b/c.h", "d.h"}, False),
+        ('#include MACRO\n#include "a.h"\n', {"a.h"}, True),
+        ("#include XX\n", set(), True),
+        ('/* #include MACRO */\n#include "a.h"\n', {"a.h"}, False),
+        ("#includes MACRO\n", set(), False),
+        ('#inc\\\nlude "a.h"\n', {"a.h"}, False),
+        ("int a;\n", set(), False),
+    ],
+)
+def test_what_a_text_includes(text: str, names: set[str], is_computed: bool) -> None:
+    assert included_names(text) == (frozenset(names), is_computed)

@@ -86,3 +86,42 @@ def test_a_blob_of_instantiations_that_nothing_needs_is_lazy_and_exports_them() 
     owned = assign(offers, undefined=set(), defined=set())
     assert owned.lazy == {"a": ("one", "two"), "b": ("three",)}
     assert not owned.doubles
+
+
+def test_a_symbol_that_is_named_twice_is_one_stub() -> None:
+    assert assign([Offer("a", ("f", "f"))], undefined={"f"}, defined=set()).lazy == {"a": ("f",)}
+    assert assign([Offer("a", ("f", "f"))], undefined=set(), defined=set()).lazy == {"a": ("f",)}
+
+
+def test_needed_blobs_are_served_before_earlier_ones_that_nothing_needs() -> None:
+    offers = [Offer("spare", ("f", "g"), merged=frozenset({"f"})), Offer("b", ("f", "h"), merged=frozenset({"f"}))]
+    owned = assign(offers, undefined={"h"}, defined=set())
+    assert owned.lazy == {"b": ("f", "h"), "spare": ("g",)}
+    assert owned.spare == ("spare",)
+
+
+def test_a_spare_blob_whose_function_a_lazy_one_has_is_eager() -> None:
+    owned = assign([Offer("a", ("f", "g")), Offer("b", ("h", "g"))], undefined={"f"}, defined=set())
+    assert owned.lazy == {"a": ("f", "g")}
+    assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "g")}
+    assert not owned.doubles
+
+
+def test_a_needed_blob_of_which_real_objects_have_the_rest_keeps_its_own() -> None:
+    owned = assign([Offer("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"}, strong={"g"})
+    assert (owned.lazy, owned.unneeded) == ({"a": ("f",)}, {})
+
+
+def test_what_gives_way_is_left_to_those_that_need_it_and_never_a_double() -> None:
+    hook = frozenset({"hook"})
+    offers = [Offer("a", ("f", "hook"), merged=hook), Offer("b", ("g", "hook"), merged=hook)]
+    owned = assign(offers, undefined={"f", "g"}, defined=set())
+    assert owned.lazy == {"a": ("f", "hook"), "b": ("g",)}
+    assert not owned.doubles
+
+
+def test_a_spare_blob_of_inline_functions_that_are_elsewhere_is_not_needed() -> None:
+    offers = [Offer("a", ("f",)), Offer("b", ("i", "m"), frozenset({"i"}), frozenset({"m"}))]
+    assert assign(offers, undefined={"f"}, defined={"m"}).unneeded == {"b": Reason(Kind.RIVALLED, "m")}
+    assert offers[1].firm == frozenset()
+    assert offers[0].firm == {"f"}

@@ -7,7 +7,7 @@ import re
 
 from _lazyck.postbuild.reasons import Kind, Reason
 
-_SECTION = re.compile(r'\bsection(?:__)?\s*\(\s*"([A-Za-z_]\w*)"')
+_SECTION = re.compile(r'\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"')
 _BOUNDS = re.compile(r"\b__(?:start|stop)_([A-Za-z_]\w*)")
 _NEXT = re.compile(r"\bdlv?sym\s*\(\s*\(?\s*\(\s*void\s*\*\s*\)\s*-\s*1")
 _DLADDR = re.compile(r"\bdladdr1?\s*\(")

@@ -1,0 +1,52 @@
+"""Tests what binds a source to the very library that it is linked into."""
+
+from __future__ import annotations
+
+import pytest
+
+from _lazyck.postbuild.probe.bound import declares_managed, reason
+from _lazyck.postbuild.reasons import Kind, Reason
+
+MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __managed__ )) int b;"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('int a __attribute__((section("tests")));', Reason(Kind.SECTION, "tests, by way of __start_tests")),
+        ('int a __attribute__((section ( "_t1")));', Reason(Kind.SECTION, "_t1, by way of __start__t1")),
+        ('int a __attribute__((__section__("tests")));', Reason(Kind.SECTION, "tests, by way of __start_tests")),
+        ("extern int __start_tests[];", Reason(Kind.SECTION_BOUNDS, "__start_tests")),
+        ("extern int __stop_tests;", Reason(Kind.SECTION_BOUNDS, "__stop_tests")),
+        ('auto f = dlsym(((void *) -1), "f");', Reason(Kind.RTLD_NEXT)),
+        ('auto f = dlvsym ( (void*)-1l, "f", "V");', Reason(Kind.RTLD_NEXT)),
+        ("int ok = dladdr(p, &info);", Reason(Kind.DLADDR)),
+        ("int ok = dladdr1 (p, &info, 0, 0);", Reason(Kind.DLADDR)),
+        (MANAGED, Reason(Kind.MANAGED)),
+    ],
+)
+def test_what_is_about_the_library_itself_is_found(text: str, expected: Reason) -> None:
+    assert reason(text, takes_late_managed=False) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int a;",
+        'int a __attribute__((section(".text.hot")));',  # no bounds are made for such a name
+        "int section(int); int x = section(3);",
+        "int my__start_tests;",
+        'auto f = dlsym(((void *) 0), "f");',
+        "void dladdress(int);",
+        "int managed; f(managed);",
+    ],
+)
+def test_what_is_not_stays_lazy(text: str) -> None:
+    assert reason(text, takes_late_managed=False) is None
+
+
+def test_managed_variables_bind_only_where_they_must_be_known_early() -> None:
+    assert reason(MANAGED, takes_late_managed=True) is None
+    late = reason(MANAGED + "extern int __stop_a;", takes_late_managed=True)
+    assert late == Reason(Kind.SECTION_BOUNDS, "__stop_a")
+    assert [declares_managed(text) for text in (MANAGED, "int managed;", "")] == [2, 0, 0]

@@ -1,0 +1,211 @@
+"""Tests what symbols' names alone tell: of vtables, of `nm`'s output, of private names, of
+templates and scopes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from _lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, last_name, scopes_of, template_of
+from _lazyck.postbuild.objects.elf import open_image
+from _lazyck.postbuild.objects.symbols import Names, parse_nm, together
+from _lazyck.postbuild.objects.vtables import class_of, is_member, is_of_class, of_classes_with, with_key_functions
+from _lazyck.postbuild.private_names import plain_name, private_name
+
+# -- vtables ---------------------------------------------------------------------------------------
+
+
+def test_symbols_of_classes_are_told_from_others() -> None:
+    assert all(map(is_of_class, ("_ZTV1A", "_ZTI1A", "_ZTS1A", "_ZTT1A", "_ZTVN2ns1AE")))
+    assert not any(map(is_of_class, ("_ZThn8_N1A1fEv", "_ZN1A1fEv", "_ZTCN1A1BE", "ZTV1A", "")))
+    assert class_of("_ZTVN2ns1AE") == "_ZN2ns1AE"
+    assert class_of("_ZTI1A") == "_Z1A"
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "expected"),
+    [
+        ("_ZN1A1fEv", "_Z1A", True),
+        ("_ZNK1A1fEv", "_Z1A", True),
+        ("_ZNVKO1A1fEv", "_Z1A", True),
+        ("_ZNKR1A1fEv", "_Z1A", True),
+        ("_ZThn8_N1A1fEv", "_Z1A", True),
+        ("_ZTv0_n24_N1A1fEv", "_Z1A", True),
+        ("_ZTchn8_h8_N1A1fEv", "_Z1A", True),
+        ("_ZN2ns1A1fEv", "_ZN2ns1AE", True),
+        ("_ZN2ns1A1fEv", "_Z1A", False),
+        ("_ZN1AIiE1fEv", "_Z1A", False),
+        ("_ZN1AIiE1fEv", "_Z1AIiE", True),
+        ("_ZN1B1fEv", "_Z1A", False),
+        ("_Z1fv", "_Z1A", False),
+        ("f", "_Z1A", False),
+    ],
+)
+def test_members_of_a_class_are_known_by_its_name(function: str, name: str, expected: bool) -> None:
+    assert is_member(function, name) is expected
+
+
+def test_classes_are_found_by_their_members() -> None:
+    symbols = ["_ZTV1A", "_ZTI1A", "_ZTVN2ns1BE", "_ZTV1C", "_ZTV1T", "_Z1fv"]
+    functions = ["_ZN1AD0Ev", "_ZThn8_N2ns1B1fEv", "_ZN1TIiE1fEv", "_Z1Cv", "plain"]
+    assert of_classes_with(functions, symbols) == {"_ZTV1A", "_ZTI1A", "_ZTVN2ns1BE"}
+    assert of_classes_with([], symbols) == frozenset()
+
+
+# -- `nm -P` ---------------------------------------------------------------------------------------
+
+
+def test_nm_tells_defined_and_undefined_and_strong_names() -> None:
+    text = """
+one.o:
+def T 0 10
+data D 0 4
+local t 0 4
+weak W 0 1
+weak_object V 0 1
+unique u 0 1
+common C 4 4
+undef U
+weak_undef w
+weak_undef_object v
+lib.a[member.o]:
+no_kind
+long_kind XX 1
+"""
+    assert parse_nm(text) == Names(
+        frozenset({"def", "data", "weak", "weak_object", "unique", "common"}),
+        frozenset({"undef", "weak_undef", "weak_undef_object"}),
+        frozenset({"def", "data", "common"}),
+    )
+
+
+def test_names_of_several_objects_come_together() -> None:
+    parts = [Names(*(frozenset({f"{kind}{i}"}) for kind in ("d", "u", "s", "t"))) for i in range(2)]
+    assert together([parts[0], None, parts[1]]) == Names(*(frozenset({f"{k}0", f"{k}1"}) for k in ("d", "u", "s", "t")))
+    assert together([]) == Names()
+
+
+# -- private names ---------------------------------------------------------------------------------
+
+
+def test_a_private_name_leads_back_to_its_symbol_and_is_of_one_library() -> None:
+    name = private_name("_Z3addii", "libx.so")
+    assert name.startswith("_Z3addii.lazyck.")
+    assert len(name) == len("_Z3addii.lazyck.1a2b3c4d")
+    assert plain_name(name) == "_Z3addii"
+    assert plain_name("_Z3addii") == "_Z3addii"
+    assert len({name, private_name("_Z3addii", "liby.so"), private_name("_Z3addii", "")}) == 3
+
+
+# -- templates and scopes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z5twiceIiEvT_", "twice"),
+        ("_ZN2ns6RunnerIfE3runEi", "Runner"),
+        ("_ZN2ns6Runner3runIiEEvT_", "run"),
+        ("_ZNK6RunnerIfE3runEi", "Runner"),
+        ("_ZNKR6RunnerIfE3runEi", "Runner"),
+        ("_ZTV6RunnerIfE", "Runner"),
+        ("_ZTIN2ns6RunnerIfEE", "Runner"),
+        ("_ZGV5levelIiE", "level"),
+        ("_ZNSt6vectorIiSaIiEE9push_backEOi", "vector"),
+        ("_ZN1AC2IiEET_", "A"),
+        ("_ZN2nsB5cxx116RunnerIiE1fEv", "Runner"),
+        ("_ZN2ns6Runner3runEi", ""),
+        ("_ZN2nsplIiEEvT_", ""),
+        ("_Z5twicei", ""),
+        ("plain", ""),
+        ("_Z9short", ""),
+        ("_ZN", ""),
+    ],
+)
+def test_the_outermost_template_of_a_symbol(symbol: str, name: str) -> None:
+    assert template_of(symbol) == name
+
+
+@pytest.mark.parametrize(
+    ("symbol", "scopes", "last"),
+    [
+        ("_ZN2ns6RunnerIfLi2EE3runEi", {"ns", "Runner"}, "run"),
+        ("_ZN2ns6RunnerC2Ev", {"ns"}, "Runner"),
+        ("_ZN2ns12_GLOBAL__N_11fEv", {"ns"}, "f"),
+        ("_ZTVN2ns1AE", {"ns"}, "A"),
+        ("_ZGVN2ns5levelE", {"ns"}, "level"),
+        ("_ZThn16_N1B3fooEv", {"B"}, "foo"),
+        ("_ZTv0_n24_N1B3fooEv", {"B"}, "foo"),
+        ("_Z5twicei", set(), "twice"),
+        ("_ZL5innerv", set(), "inner"),
+        ("plain", set(), "plain"),
+        ("_ZZ5outervENKUlvE_clEv", set(), "_ZZ5outervENKUlvE_clEv"),
+        ("_ZGTt1f", set(), "_ZGTt1f"),
+        ("_ZTc1f", set(), "_ZTc1f"),
+        ("_Z99f", set(), "_Z99f"),
+        ("_Z", set(), "_Z"),
+        # Arguments of every shape: literals, packs, arrays, functions, vectors, member pointers.
+        ("_ZN1AILin3EXadL_Z1fvEEE1gEv", set(), "_ZN1AILin3EXadL_Z1fvEEE1gEv"),
+        ("_ZN1AILin3ELb1EE1gEv", {"A"}, "g"),
+        ("_ZN1AIJiN2ns1BEEE1gEv", {"A"}, "g"),
+        ("_ZN1AIA3_iFvvEE1gEv", {"A"}, "g"),
+        ("_ZN1AIDv4_fDF16_DnE1gEv", {"A"}, "g"),
+        ("_ZN1AIM1BFvvEE1gEv", {"A"}, "g"),
+        ("_ZN1AILN2ns4ModeE2EE1gEv", {"A"}, "g"),
+        ("_ZN1AIU8__vectoriT_S_StE1gEv", {"A"}, "g"),
+    ],
+)
+def test_scopes_and_last_name_of_a_symbol(symbol: str, scopes: set[str], last: str) -> None:
+    assert scopes_of(symbol) == scopes
+    assert last_name(symbol) == last
+
+
+def test_the_standard_library_is_told_in_every_kind_of_symbol() -> None:
+    for symbol in (
+        "_ZTVSt9exception",
+        "_ZN9__gnu_cxx3runEv",
+        "_ZTIN10__cxxabiv117__class_type_infoE",
+        "_ZThn16_NSdD0Ev",
+    ):
+        assert is_of_the_standard_library(symbol)
+    for symbol in ("_ZTV1A", "_Z2Stv", "St", "_ZN2ns1fESs"):
+        assert not is_of_the_standard_library(symbol)
+
+
+@pytest.mark.parametrize(("symbol", "held"), [("_ZZ1fvENKUlvE_clEv", {"f"}), ("_ZZ5outervENKUlvE0_clEv", {"outer"})])
+def test_a_name_that_is_not_followed_gives_names_of_every_length(symbol: str, held: set[str]) -> None:
+    assert held <= identifiers(symbol)
+
+
+# -- vtables of a real object ----------------------------------------------------------------------
+
+CLASSES = """
+struct Keyed { virtual void first(); virtual void second(); virtual ~Keyed(); int x; };
+void Keyed::first() {}
+void Keyed::second() {}
+Keyed::~Keyed() {}
+struct Abstract { virtual void pure() = 0; virtual ~Abstract(); };
+Abstract::~Abstract() {}
+struct Inline { virtual void f() {} };
+template <typename T> struct Instance { virtual void f(); };
+template <typename T> void Instance<T>::f() {}
+namespace { struct Local { virtual void f(); }; void Local::f() {} }
+struct Elsewhere { virtual void key(); virtual void mine(); };
+void Elsewhere::mine() {}
+struct Derived : Keyed { void first() override; };
+void use() { Inline a; Instance<int> b; Local c; Elsewhere d; Derived e;
+  Inline* p = &a; p->f(); Instance<int>* q = &b; q->f(); Local* r = &c; r->f(); d.mine(); e.second(); }
+"""
+
+
+def test_only_vtables_with_a_key_function_are_an_object_s_own(tmp_path: Path) -> None:
+    (tmp_path / "a.cpp").write_text(CLASSES)
+    subprocess.run(["g++", "-fPIC", "-c", tmp_path / "a.cpp", "-o", tmp_path / "a.o"], check=True)
+    image = open_image(tmp_path / "a.o")
+    found = {name: {f.name for f in those} for name, those in with_key_functions(image, image.symbols()).items()}
+    assert found == {
+        "_ZTV5Keyed": {"_ZN5Keyed5firstEv", "_ZN5Keyed6secondEv", "_ZN5KeyedD0Ev", "_ZN5KeyedD1Ev"},
+        "_ZTV8Abstract": {"_ZN8AbstractD0Ev"},
+    }
