@@ -89,10 +89,12 @@ def test_commands_and_the_runtime_have_one_rule_for_where_the_cache_is(
 ) -> None:
     for name in ("LAZYCK_CACHE_DIR", "LAZYCK_NAME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
-    wanted, of_runtime, of_commands = [], [], []
+    of_runtime: list[tuple[object, str | None]] = []
+    of_commands: list[tuple[object, str | None]] = []
+    wanted: list[tuple[object, str | None]] = []
     for given, place in PLACES:
         env = {k: v for k, v in {**os.environ, "HOME": "/h", **given}.items() if v is not None}
-        argv = [rt_tool, "path", "--from", bundle.file, "one"]
+        argv: list[str | Path] = [rt_tool, "path", "--from", bundle.file, "one"]
         told = subprocess.run(argv, env=env, capture_output=True, text=True)
         entry = Path(told.stdout.strip())
         wanted.append((given, place))

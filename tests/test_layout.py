@@ -25,7 +25,7 @@ def test_the_path_of_an_entry_says_what_the_runtime_made_it_for(tmp_path: Path, 
     bundle.file.write_bytes(encode(replace(bundle.manifest, blobs=(blob,))))
     cache = tmp_path / "cache"
     env = {**os.environ, "LAZYCK_CACHE_DIR": str(cache), "LAZYCK_EXTRA_CACHE_KEY": extra_key}
-    argv = [rt_tool, "status", "--from", bundle.file, "--arch", "gfx942", "--arch", "gfx9-4-generic"]
+    argv: list[str | Path] = [rt_tool, "status", "--from", bundle.file, "--arch", "gfx942", "--arch", "gfx9-4-generic"]
     row = json.loads(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)
     path = Path(row["path"])
     place = Place.of(path)

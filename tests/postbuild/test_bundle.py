@@ -31,10 +31,10 @@ from _lazyck.postbuild.bundle import (
     map_env,
     map_paths,
     with_parents,
-    with_relative_includes,
     write,
 )
 from _lazyck.postbuild.describe import digest_of_keys
+from _lazyck.postbuild.includes import with_relative_includes
 from _lazyck.tarball import EPOCH
 from _lazyck.toolchains import by_name
 

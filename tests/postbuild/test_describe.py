@@ -163,7 +163,7 @@ def test_a_manifest_has_a_row_for_each_blob_and_each_kernel(project: Project) ->
     ]
     assert (made.library, made.soname, made.root, made.machine) == ("libx", "libx.so.1", "/root/of", "x86_64")
     assert made.archs == ("gfx942",)
-    assert made.private == (private_name("y", "libx.so.1"), private_name("z", "libx.so.1"))
+    assert made.private_names == (private_name("y", "libx.so.1"), private_name("z", "libx.so.1"))
     assert made.creator == f"lazyck {__version__}"
     assert made.digest == digest_of_keys(made.blobs, made.recipes)
     assert len(set(digests(project.describe()).values())) == 5

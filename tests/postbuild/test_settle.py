@@ -90,7 +90,7 @@ class Link:
         return next((n for blob, n in self.made.items() if blob.output == path), None)
 
     def settler(self, where: Path) -> Settler:
-        result = ProbeResult(tuple(self.probed), tuple(self.eager), 0.0, 0)
+        result = ProbeResult(tuple(self.probed), tuple(self.eager), 0)
         settings, rest = cast(Any, SimpleNamespace(jobs=1)), cast(Any, None)
         reader = cast(Any, self)
         return Settler(self.inputs, result, self.found, reader, Mentions(()), where, settings, {}, rest, rest)
@@ -248,7 +248,7 @@ def test_a_unit_is_compiled_anew_once_it_is_forgotten(tmp_path: Path, monkeypatc
 
 
 def unneeded(link: Link, compiled: Mapping[CompileCommand, Names] | None = None, needed: str = "") -> set[str]:
-    result = ProbeResult(tuple(link.probed), tuple(link.eager), 0.0, 0)
+    result = ProbeResult(tuple(link.probed), tuple(link.eager), 0)
     found = Members(link.inputs, result, link.found, Mentions(())).unneeded(compiled or {}, frozenset(needed.split()))
     return {blob.stem for blob in found}
 

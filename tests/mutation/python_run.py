@@ -1,6 +1,6 @@
 """Measures how many small faults in the deciding modules of `_lazyck` their nearest tests notice:
 
-    python tests/mutation/run_python.py [--sample N] [--seed S] [--jobs J] [--show] [MODULE]...
+    python tests/mutation/python_run.py [--sample N] [--seed S] [--jobs J] [--show] [MODULE]...
 
 mutmut (pip install -e '.[mutation]') makes the mutants; [tool.mutmut] of pyproject.toml names the
 modules and the tests. This script draws N mutants of each MODULE (`manifest`,
