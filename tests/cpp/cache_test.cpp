@@ -79,7 +79,7 @@ TEST_CASE("an entry's place tells library, archs, toolchain, salt and blob") {
           "/root/of/" LAZYCK_CACHE_VERSION "/lib/90-nvcc-12/blob-" + std::string(16, 'a') + ".log");
     CHECK(cache.lock_path(key) == "/root/of/.locks/blob-" + key.id().hex() + ".lock");
     CHECK(cache.history_path() == "/root/of/.history/" + safe_name(host_name()));
-    CHECK(cache.slots_dir() == "/root/of/.slots/" + safe_name(host_name()));
+    CHECK(cache.permits_dir() == "/root/of/.slots/" + safe_name(host_name()));
     CHECK(cache.staging_prefix(key).rfind("/root/of/.staging/blob", 0) == 0);
     key.salt = "salt";
     CHECK(Cache::entry_name(key) == "lib/90-nvcc-12-" + hash("salt").hex().substr(0, 12) + "/" + name);
@@ -125,7 +125,7 @@ TEST_CASE("what a compile needs is made private, and found again") {
         REQUIRE(stat((cache.root() + name).c_str(), &st) == 0);
         CHECK((st.st_mode & 0777) == 0700);
     }
-    CHECK(is_directory(cache.slots_dir()));
+    CHECK(is_directory(cache.permits_dir()));
     const UniqueFd first = cache.open_directory(key), second = cache.open_directory(key);
     CHECK(first);
     CHECK(second);

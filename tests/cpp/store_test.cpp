@@ -165,60 +165,61 @@ TEST_CASE("another process is waited for four times as long as the slowest compi
 TEST_CASE("a source that leads out of the bundle is refused") {
     BlobRow row = row_of("");
     row.source = "a/b..c/..d/x.cpp";
-    check_source(row);
+    check_stays_inside(row);
     for (const char* bad : {"..", "../x", "a/../x", "/a/.."}) {
         row.source = bad;
-        CHECK(has(message_of([&] { check_source(row); }), "leads out of the bundle"));
+        CHECK(has(message_of([&] { check_stays_inside(row); }), "leads out of the bundle"));
     }
 }
 
-TEST_CASE("a process has as many compile slots as jobs") {
-    JobSlots slots(2);
-    slots.acquire("a");
-    CHECK(slots.try_acquire());
-    CHECK(!slots.try_acquire());
-    slots.release();
-    CHECK(slots.try_acquire());
-    CHECK(!slots.try_acquire());
+TEST_CASE("a process has as many permits to compile as jobs") {
+    JobPermits permits(2);
+    auto held = std::make_unique<HeldPermit>(permits, "a");
+    CHECK(held->takes_one_more());
+    CHECK(!held->takes_one_more());
+    auto waiting = std::async(std::launch::async, [&] { const HeldPermit other(permits, "b"); });
+    CHECK(waiting.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+    held.reset();
+    waiting.get();
+    CHECK(std::make_unique<HeldPermit>(permits, "c")->takes_one_more());
 }
 
-TEST_CASE("a blob that is behind another gets a slot only after it") {
-    JobSlots slots(2);
-    slots.put_behind("b", "a");
-    auto later = std::async(std::launch::async, [&] { slots.acquire("b"); });
+TEST_CASE("a blob that is behind another gets a permit only after it") {
+    JobPermits permits(2);
+    permits.announce("b", "a");
+    CHECK(permits.announced() == 1);
+    auto later = std::async(std::launch::async, [&] { const HeldPermit second(permits, "b"); });
     CHECK(later.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
-    slots.acquire("a");
+    const HeldPermit first(permits, "a");
     later.get();
-    CHECK(!slots.try_acquire());
-    slots.release();
-    slots.put_behind("d", "c");
-    auto other = std::async(std::launch::async, [&] { slots.acquire("d"); });
+    permits.withdraw();
+    CHECK(permits.announced() == 0);
+    permits.announce("d", "c");
+    auto other = std::async(std::launch::async, [&] { const HeldPermit second(permits, "d"); });
     CHECK(other.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
-    slots.needs_none("x");
+    permits.needs_none("x");
     CHECK(other.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
-    slots.needs_none("c");
+    permits.needs_none("c");
     other.get();
 }
 
 TEST_CASE("work that no call waits for comes after those that wait") {
-    JobSlots slots(1);
-    slots.acquire("a");
+    JobPermits permits(1);
+    auto held = std::make_unique<HeldPermit>(permits, "a");
     std::atomic<bool> has_waited{false};
     auto call = std::async(std::launch::async, [&] {
-        slots.acquire("b");
+        const HeldPermit waited(permits, "b");
         has_waited = true;
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     auto later = std::async(std::launch::async, [&] {
-        slots.acquire_for_later();
+        const HeldPermit unhurried(permits);
         return has_waited.load();
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    slots.release();
+    held.reset();
     call.get();
-    slots.release();
     CHECK(later.get());
-    CHECK(!slots.try_acquire());
 }
 
 TEST_CASE("the name of a cache is the user's, else the library's") {

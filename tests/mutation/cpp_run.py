@@ -45,7 +45,7 @@ DECIDING = (
     "compile/private_names.cpp",
     "platform/config.cpp",
     "store/jit_policy.cpp",
-    "store/slots.cpp",
+    "store/permits.cpp",
 )
 CLANG = "clang++-19"
 _SEED = 22

@@ -10,7 +10,8 @@ from lazylib import CXX, LazyLibrary, build_lazy_library, run
 
 HEADER = "#pragma once\nint one(); int two(); int three(); int other(); int use();\n"
 BLOBS = {
-    "numbers": "int one() { return 1; }\nint two() { return 2; }\nint three() { return 3; }\n",
+    # `one` does not begin where the code of a file begins.
+    "numbers": "int two() { return 2; }\nint three() { return 3; }\nint one() { return 1; }\n",
     "other": "int other() { return 4; }\n",
 }
 MAIN = '#include "demo.h"\nint use() { return one(); }\n'

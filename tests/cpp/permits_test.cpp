@@ -1,4 +1,4 @@
-#include "store/slots.h"
+#include "store/permits.h"
 
 #include <sys/wait.h>
 
@@ -45,8 +45,8 @@ class Holder {
     pid_t m_process;
 };
 
-SlotRequest request_in(const Scratch& scratch, unsigned jobs, long needed_kib) {
-    SlotRequest request;
+PermitRequest request_in(const Scratch& scratch, unsigned jobs, long needed_kib) {
+    PermitRequest request;
     request.directory = scratch.path();
     request.jobs = jobs;
     request.needed_kib = needed_kib;
@@ -70,7 +70,7 @@ TEST_CASE("a figure is read after its name") {
 
 TEST_CASE("a slot's file tells the reserved memory and the compiler") {
     const Scratch scratch;
-    CompileSlot slot(request_in(scratch, 2, 5));
+    HostPermit slot(request_in(scratch, 2, 5));
     CHECK(slot.busy() == 0);
     CHECK(read_text(scratch / "slot-0") == "5 0\n");
     slot.started(77);
@@ -81,7 +81,7 @@ TEST_CASE("a slot's file tells the reserved memory and the compiler") {
 TEST_CASE("slots that others hold are counted, and the first free one is taken") {
     const Scratch scratch;
     const Holder holder(scratch / "slot-0", "1 0\n");
-    const CompileSlot slot(request_in(scratch, 3, 1));
+    const HostPermit slot(request_in(scratch, 3, 1));
     CHECK(slot.busy() == 1);
     CHECK(read_text(scratch / "slot-1") == "1 0\n");
     CHECK(read_text(scratch / "slot-2") == "");
@@ -91,14 +91,14 @@ TEST_CASE("a compile waits for memory only beside others") {
     const Scratch scratch;
     const long all = figure_in("/proc/meminfo", "MemTotal:");
     {
-        const CompileSlot alone(request_in(scratch, 2, 2 * all));
+        const HostPermit alone(request_in(scratch, 2, 2 * all));
     }
     auto holder = std::make_unique<Holder>(scratch / "slot-0", std::to_string(2 * all) + " 0\n");
     {  // 0 is whatever is free
-        const CompileSlot any(request_in(scratch, 2, 0));
+        const HostPermit any(request_in(scratch, 2, 0));
         CHECK(any.busy() == 1);
     }
-    auto waiting = std::async(std::launch::async, [&] { return CompileSlot(request_in(scratch, 2, 1)).busy(); });
+    auto waiting = std::async(std::launch::async, [&] { return HostPermit(request_in(scratch, 2, 1)).busy(); });
     CHECK(waiting.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
     holder.reset();
     CHECK(waiting.get() == 0);
@@ -109,14 +109,14 @@ TEST_CASE("memory that a compiler already uses is not promised twice") {
     // The holder itself stands for the compiler, and uses more than was reserved for it.
     const long room = free_memory_kib();
     const Holder holder(scratch / "slot-0", "1 " + std::to_string(getpid()) + "\n");
-    const CompileSlot slot(request_in(scratch, 2, room / 4));
+    const HostPermit slot(request_in(scratch, 2, room / 4));
     CHECK(slot.busy() == 1);
 }
 
 TEST_CASE("with all slots taken a compile waits for one") {
     const Scratch scratch;
     auto holder = std::make_unique<Holder>(scratch / "slot-0", "1 0\n");
-    auto waiting = std::async(std::launch::async, [&] { return CompileSlot(request_in(scratch, 1, 1)).busy(); });
+    auto waiting = std::async(std::launch::async, [&] { return HostPermit(request_in(scratch, 1, 1)).busy(); });
     CHECK(waiting.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
     holder.reset();
     CHECK(waiting.get() == 0);
@@ -125,9 +125,9 @@ TEST_CASE("with all slots taken a compile waits for one") {
 TEST_CASE("a holder that has had its slot for longer than the patience is passed over") {
     const Scratch scratch;
     const Holder holder(scratch / "slot-0", "1 0\n");
-    SlotRequest request = request_in(scratch, 1, 1);
+    PermitRequest request = request_in(scratch, 1, 1);
     request.patience = 0;
-    const CompileSlot slot(request);
+    const HostPermit slot(request);
     CHECK(slot.busy() == 0);
     CHECK(read_text(scratch / "slot-1") == "1 0\n");
 }
