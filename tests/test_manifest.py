@@ -14,7 +14,8 @@ import pytest
 from _lazyck import abi
 from _lazyck.command import CompileCommand, Invocation, LinkCommand
 from _lazyck.errors import FormatError
-from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, decode, decode_records, decode_root, encode
+from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, decode, decode_root, encode
+from _lazyck.records import decode_records
 
 ODD = 'a path with spaces/"quotes"/back\\slash/new\nline/\udcff'
 RECIPE = Recipe(

@@ -17,8 +17,8 @@ from _lazyck.command import CompileCommand
 from _lazyck.errors import BuildError, FormatError, UsageError
 from _lazyck.files import write_atomic
 from _lazyck.interceptor import launch
-from _lazyck.manifest import decode_records
 from _lazyck.quantities import counted
+from _lazyck.records import decode_records
 from _lazyck.toolchains import ALL, HOST, tool_names
 
 NAME = "compile_commands.json"

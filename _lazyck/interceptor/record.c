@@ -1,5 +1,5 @@
-// Writes the records of a call: the record proper (_lazyck/manifest.py has the grammar), its copy
-// in the list of compiles, and the log.
+// Writes the records of a call: the record proper (_lazyck/records.py has the grammar), its copy in
+// the list of compiles, and the log.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

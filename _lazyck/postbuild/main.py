@@ -11,8 +11,8 @@ from _lazyck import abi, proc
 from _lazyck.command import LinkCommand
 from _lazyck.config import environment
 from _lazyck.errors import FormatError, LazyckError, LinkError, of_unexpected
-from _lazyck.manifest import decode_records
 from _lazyck.quantities import counted
+from _lazyck.records import decode_records
 from _lazyck.settings import load_settings
 
 

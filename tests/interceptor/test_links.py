@@ -10,7 +10,7 @@ import pytest
 from shim_project import Project, built_shim, fake, host, make_project
 
 from _lazyck.command import LinkCommand
-from _lazyck.manifest import decode_records
+from _lazyck.records import decode_records
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from typing import BinaryIO, Literal, NamedTuple
 from _lazyck import abi
 from _lazyck.command import CompileCommand
 from _lazyck.errors import BuildError, FormatError
-from _lazyck.manifest import decode_records
+from _lazyck.records import decode_records
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
