@@ -117,6 +117,19 @@ class Mutated:
 
         self.wraps = [wrap for wrap in self.wraps if not is_there(wrap)]
 
+    def drop_constants(self, lines: set[int]) -> None:
+        """Leave the constants as they are that these lines name: the compiler must know their
+        values there, as those of the sizes of arrays."""
+        written = self.original.split("\n")
+        used = {name for line in lines for name in re.findall(r"\w+", written[line - 1])}
+        kept = []
+        for wrap in self.wraps:
+            if wrap.replaced and not wrap.mutants:
+                name = re.search(r"(\w+)\s*[={]", self.original[wrap.begin : wrap.end])
+                if name and name[1] in used:
+                    kept.append((wrap.begin, wrap.end))
+        self.wraps = [w for w in self.wraps if not any(b <= w.begin and w.end <= e for b, e in kept)]
+
     def text(self) -> str:
         """Return the source with the switches. Lines keep their numbers."""
         edits: list[tuple[int, int, tuple[int, int], int, str]] = []

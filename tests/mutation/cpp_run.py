@@ -78,7 +78,9 @@ def prepare(directory: Path, files: Sequence[str]) -> tuple[UnitBinary, list[Mut
         (src / each.path).write_bytes(each.text().encode("latin-1"))
         while lines := compile_errors(src, each.path, options, CLANG):
             before = len(each.wraps)
-            each.drop_lines(lines)
+            each.drop_constants(lines)
+            if len(each.wraps) == before:
+                each.drop_lines(lines)
             if len(each.wraps) == before:
                 raise SystemExit(f"{each.path} does not compile, and no mutant is in the way: lines {sorted(lines)}")
             (src / each.path).write_bytes(each.text().encode("latin-1"))
