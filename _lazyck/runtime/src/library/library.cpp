@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "base/load_error.h"
 #include "bundle/own_file.h"
 #include "cache/places.h"
 #include "lazyck_abi.h"
