@@ -1,5 +1,6 @@
 #include "bundle/arch.h"
 
+#include <cstring>
 #include <functional>
 
 #include "base/machine.h"
@@ -10,6 +11,7 @@ namespace {
 
 int g_current_device = 0;
 int g_device_count = 0;
+bool g_are_swapped = false;  // the driver's device 0 is the ordinal 1
 bool g_has_driver = false;
 
 // The capability of each device, with the attributes that CUDA numbers.
@@ -36,7 +38,14 @@ int cudaDeviceGetAttribute(int* value, int attribute, int device) { return attri
 int cuInit(unsigned) { return g_has_driver ? 0 : 1; }
 int cuCtxGetDevice(int* device) { return cudaGetDevice(device); }
 int cuDeviceGet(int* device, int ordinal) {
-    *device = ordinal;
+    *device = g_are_swapped ? 1 - ordinal : ordinal;
+    return 0;
+}
+int hipGetDevice(int* device) { return cudaGetDevice(device); }
+int hipGetDeviceCount(int* count) { return cudaGetDeviceCount(count); }
+int hipGetDevicePropertiesR0600(void* properties, int device) {
+    if (device > 1) return 101;
+    std::strcpy(static_cast<char*>(properties) + 1160, device == 0 ? "gfx942:sramecc+:xnack-" : "gfx90a:xnack-");
     return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) { return attribute_of_two(value, attribute, device); }
@@ -102,8 +111,31 @@ TEST_CASE("the driver is asked where there is no CUDA runtime, and without a con
     g_current_device = -1;
     CHECK(ask_cuda_driver({"80", "90"}) == Strings{"80"});
     CHECK(ask_cuda({"80", "90"}) == Strings{"80"});
+    g_current_device = 1;
+    g_device_count = 2;
+    g_are_swapped = true;
+    CHECK(ask_cuda_driver({"80", "90"}) == Strings{"90"});
+    g_are_swapped = false;
     g_has_driver = false;
+    g_current_device = g_device_count = 0;
+}
+
+TEST_CASE("HIP's current device decides, and those before it count, too") {
+    const Strings both = {"gfx90a", "gfx942"};
     g_current_device = 0;
+    CHECK(ask_hip(both) == Strings{"gfx942"});
+    g_device_count = 2;
+    CHECK(ask_hip(both) == both);
+    CHECK(ask_hip({"gfx90a"}) == both);
+    g_device_count = -1;
+    g_current_device = 1;
+    CHECK(ask_hip(both) == both);
+    CHECK(ask_hip({"gfx90a"}) == Strings{"gfx90a"});
+    g_current_device = 2;
+    CHECK(ask_hip({}) == Strings{});
+    g_current_device = -1;
+    CHECK(ask_hip(both) == Strings{});
+    g_current_device = g_device_count = 0;
 }
 
 TEST_CASE("the name of a capability is a number with at most one letter") {

@@ -123,6 +123,8 @@ TEST_CASE("the user's caches are below XDG_CACHE_HOME, or else below the home di
     variables.set("HOME", "relative");
     CHECK(read_caches(true) == "");
     const std::string home = home_of_account();
+    const passwd* const account = getpwuid(geteuid());
+    CHECK(home == (account == nullptr ? "" : account->pw_dir));
     CHECK(read_caches(false) == (home.empty() ? "" : home + "/.cache"));
     variables.set("HOME", "");
     CHECK(read_caches(true) == "");

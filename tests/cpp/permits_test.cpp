@@ -68,6 +68,32 @@ TEST_CASE("a figure is read after its name") {
     CHECK(free_memory_kib() <= figure_in("/proc/meminfo", "MemTotal:"));
 }
 
+TEST_CASE("what is left in a cgroup and those above it is the least of them") {
+    const Scratch scratch;
+    const std::string groups = scratch / "groups", root = scratch / "root";
+    const auto room = [&] { return cgroup_room_kib(groups, root); };
+    const auto write = [&](const std::string& group, const char* most, const char* used, const char* stat) {
+        REQUIRE(mkdir((root + group).c_str(), 0700) == 0);
+        unit::write_file(root + group + "/memory.max", most);
+        unit::write_file(root + group + "/memory.current", used);
+        unit::write_file(root + group + "/memory.stat", stat);
+    };
+    CHECK(room() == -1);
+    unit::write_file(groups, "1:memory:/old\n0::/a/b\n");
+    CHECK(room() == -1);
+    write("", "max\n", "0\n", "");
+    CHECK(room() == -1);
+    write("/a", "10240\n", "4096\n", "anon 7\ninactive_file 1024\n");
+    CHECK(room() == 7);
+    write("/a/b", "9216\n", "4096\n", "anon 7\n");
+    CHECK(room() == 5);
+    unit::write_file(root + "/a/memory.current", "20480\n");
+    CHECK(room() == 0);
+    unit::write_file(root + "/memory.max", "2048\n");
+    unit::write_file(groups, "0::/\n");
+    CHECK(room() == 2);
+}
+
 TEST_CASE("a slot's file tells the reserved memory and the compiler") {
     const Scratch scratch;
     HostPermit slot(request_in(scratch, 2, 5));

@@ -78,6 +78,12 @@ TEST_CASE("split drops empty parts, and join puts parts together") {
     CHECK(join({}, ", ") == "");
 }
 
+TEST_CASE("a UTF-8 sequence that is cut short is none, whatever follows it in memory") {
+    CHECK(utf8_length("\xe2\x82\xac") == 3);
+    CHECK(utf8_length(std::string_view("\xe2\x82\xac", 2)) == 0);
+    CHECK(utf8_length(std::string_view("\xf0\x9f\x98\x80", 3)) == 0);
+}
+
 TEST_CASE("json_string escapes what JSON forbids") {
     CHECK(json_string("a\"b\\c") == "\"a\\\"b\\\\c\"");
     CHECK(json_string("\x1f\n ") == "\"\\u001f\\u000a \"");

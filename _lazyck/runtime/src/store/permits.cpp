@@ -36,15 +36,15 @@ long figure_in(const std::string& path, const std::string& name) {
 }
 
 // Returns the kilobytes that are left in this process's cgroup (version 2) and those above it, or
-// k_unknown.
-long cgroup_room_kib() {
+// k_unknown. `groups` is a file like /proc/self/cgroup, and `root` where cgroups are.
+long cgroup_room_kib(const std::string& groups, const std::string& root) {
     std::string group;
-    for (const std::string& line : split(read_text("/proc/self/cgroup"), "\n")) {
+    for (const std::string& line : split(read_text(groups), "\n")) {
         if (line.compare(0, 3, "0::") == 0) group = line.substr(3);
     }
     long room = k_unknown;
     for (; !group.empty(); group = group == "/" ? "" : directory_of(group)) {
-        const std::string at = "/sys/fs/cgroup" + (group == "/" ? "" : group);
+        const std::string at = root + (group == "/" ? "" : group);
         const long most = figure_in(at + "/memory.max", ""), used = figure_in(at + "/memory.current", "");
         if (most < 0 || used < 0) continue;
         // The kernel can drop file pages from the cache of the group.
@@ -58,7 +58,8 @@ long cgroup_room_kib() {
 }  // namespace
 
 long free_memory_kib() {
-    const long machine = figure_in("/proc/meminfo", "MemAvailable:"), group = cgroup_room_kib();
+    const long machine = figure_in("/proc/meminfo", "MemAvailable:"),
+               group = cgroup_room_kib("/proc/self/cgroup", "/sys/fs/cgroup");
     if (machine < 0 || group < 0) return std::max(machine, group);
     return std::min(machine, group);
 }
