@@ -225,10 +225,11 @@ def test_pytorch_s_stream_comes_back_whole(
     (tmp_path / "torch.cpp").write_text(CAPTURES.replace("FUNCTION", "hipStreamIsCapturing") + torch)
     run([torch_by, level, "-shared", "-fPIC", tmp_path / "torch.cpp", "-o", tmp_path / "libtorch.so"])
     (tmp_path / "main.cpp").write_text(CAPTURING)
+    (tmp_path / "lazyck_abi.h").write_text(abi.render_header())
     sources = [tmp_path / "main.cpp", SOURCES / "platform/capture.cpp"]
     program = tmp_path / "main"
-    run([runtime_by, *CXX_FLAGS, level, "-iquote", SOURCES, *sources, "-o", program, "-Wl,--no-as-needed",
-         tmp_path / "libtorch.so", f"-Wl,-rpath,{tmp_path}", "-ldl"])  # fmt: skip
+    run([runtime_by, *CXX_FLAGS, level, "-iquote", SOURCES, "-iquote", tmp_path, *sources, "-o", program,
+         "-Wl,--no-as-needed", tmp_path / "libtorch.so", f"-Wl,-rpath,{tmp_path}", "-ldl"])  # fmt: skip
     for captured, expected in ((number, "HIP\n"), (number & 0xFFFFFFFF, "\n"), (5, "\n")):
         assert run([program], env={**os.environ, "TEST_CAPTURED": str(captured)}).stdout == expected
 
