@@ -94,7 +94,7 @@ class LazyGroup(click.Group):
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=print_dir(PACKAGE / "cmake"),
+    callback=print_dir(PACKAGE.parent / "lazyck" / "cmake"),
     help="Print the directory of lazyckConfig.cmake, for CMake's find_package(lazyck), and exit.",
 )
 @click.pass_context

@@ -93,7 +93,7 @@ class Project:
         file.write_text(text.replace(old, new))
 
     def configure(self, *options: str, status: int = 0) -> str:
-        words = [f"-DLAZYCK_PYTHON={sys.executable}", f"-Dlazyck_DIR={REPOSITORY / '_lazyck/cmake'}", *options]
+        words = [f"-DLAZYCK_PYTHON={sys.executable}", f"-Dlazyck_DIR={REPOSITORY / 'lazyck/cmake'}", *options]
         return run("cmake", "-G", self.generator, "-S", self.where, "-B", self.out, *words, status=status)
 
     def build(self) -> str:
@@ -269,7 +269,7 @@ def test_a_program_is_lazy_with_unity_builds_and_a_compiler_cache_and_says_what_
 
 def test_under_build_full_its_blobs_decide(lazyck: Lazyck, tmp_path: Path) -> None:
     project = Project(tmp_path / "p").write(FILES)
-    lines = f"cmake -G Ninja -S . -B out -Dlazyck_DIR='{REPOSITORY / '_lazyck/cmake'}'\ncmake --build out\n"
+    lines = f"cmake -G Ninja -S . -B out -Dlazyck_DIR='{REPOSITORY / 'lazyck/cmake'}'\ncmake --build out\n"
     words = ("build", "full", "--toolchain", "host", "--blobs", "*/one.cpp", "--", "sh", "-ec", lines)
     done = lazyck(*words, cwd=project.where)
     assert "its --blobs decide what of attn is lazy" in done.stdout, done.stdout + done.stderr
@@ -341,7 +341,7 @@ def test_a_call_that_makes_no_sense_says_what_and_what_to_do(tmp_path: Path, lin
 def test_the_package_is_found_by_prefix_and_only_for_versions_that_it_stands_in_for(
     lazyck: Lazyck, tmp_path: Path
 ) -> None:
-    assert lazyck("--cmake-dir").stdout.strip() == str(REPOSITORY / "_lazyck/cmake")
+    assert lazyck("--cmake-dir").stdout.strip() == str(REPOSITORY / "lazyck/cmake")
     major, minor, patch = Version(__version__).release
     good = (
         "",

@@ -101,7 +101,7 @@ def assert_exists(page: Page, span: str) -> None:
 @pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
 def test_each_variable_and_each_file_of_the_repository_exists(page: Page) -> None:
     known = {v for name, v in vars(abi).items() if name.startswith("ENV_")}
-    known |= {v for p in (REPOSITORY / "_lazyck").rglob("*.cmake") for v in VARIABLE.findall(p.read_text())}
+    known |= {v for p in (REPOSITORY / "lazyck").rglob("*.cmake") for v in VARIABLE.findall(p.read_text())}
     for name in set(VARIABLE.findall(PAGES[page.name].read_text())):
         assert name in known or OUR_OWN.fullmatch(name), f"{page.name}: {name}"
     for block in page.blocks:

@@ -20,7 +20,7 @@ RANKS = {
     "toolchains": 3, "costs": 3, "coverage": 3,
     "remote": 4, "runtime": 4, "irc": 4, "library": 4, "units": 4,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,
-    "cmake": 6, "inspect": 6, "project_build": 6, "doctor": 6, "report": 6, "pack": 6, "cache": 6, "check": 6,
+    "inspect": 6, "project_build": 6, "doctor": 6, "report": 6, "pack": 6, "cache": 6, "check": 6,
     "service": 6, "helper": 7, "configuration": 6, "project_file": 6,
     "commands": 7,
     "cli": 8,

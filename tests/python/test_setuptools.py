@@ -165,7 +165,7 @@ def by_cmake(project: Path, build: Build) -> tuple[Path, str]:
     hidden symbols, stripped."""
     import pybind11
 
-    where = {"lazyck_DIR": REPOSITORY / "_lazyck/cmake", "pybind11_DIR": pybind11.get_cmake_dir()}
+    where = {"lazyck_DIR": REPOSITORY / "lazyck/cmake", "pybind11_DIR": pybind11.get_cmake_dir()}
     where |= {"Python_EXECUTABLE": Path(sys.executable)}
     options = [f"-D{name}={value}" for name, value in where.items()]
     argv = ["cmake", "-S", str(project), "-B", str(project / "out"), "-DCMAKE_BUILD_TYPE=Release", *options]

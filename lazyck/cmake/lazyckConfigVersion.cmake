@@ -1,6 +1,6 @@
 # Tells CMake whether this lazyck satisfies the version asked for. While lazyck is 0.x, it must be
 # of the same minor version, if one is given, and not older.
-file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../__init__.py" PACKAGE_VERSION REGEX "^__version__ = ")
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../../_lazyck/__init__.py" PACKAGE_VERSION REGEX "^__version__ = ")
 string(REGEX REPLACE "^__version__ = \"(.*)\"$" "\\1" PACKAGE_VERSION "${PACKAGE_VERSION}")
 
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" _lazyck_minor "${PACKAGE_VERSION}")
