@@ -17,7 +17,7 @@ from support import REPOSITORY, Lazyck
 from _lazyck.cli import cli
 from _lazyck.commands.help import topics
 
-PACKAGE = REPOSITORY / "lazyck"
+PACKAGE = REPOSITORY / "_lazyck"
 IN_BACKQUOTES = re.compile(r"`(lazyck [^`]*)`")
 STATUSES = {"0", "1", "2", "130", "the build's"}
 
