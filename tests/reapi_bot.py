@@ -39,6 +39,16 @@ class Bot:
         self.name, self.directory, self.fault = name, directory, fault
 
     def run(self) -> None:
+        """Serve, in a new session whenever the server has given one up. It does that if the machine
+        is so busy that this worker could not say a word for some seconds."""
+        while True:
+            try:
+                self.serve()
+            except grpc.RpcError as e:
+                print(f"again: {e.code()}", flush=True)
+                time.sleep(1)
+
+    def serve(self) -> None:
         session = bots_pb2.BotSession(bot_id=self.name, status=bots_pb2.OK)
         session.worker.devices.add(handle=self.name)
         session = self.bots.CreateBotSession(bots_pb2.CreateBotSessionRequest(bot_session=session), timeout=30)
