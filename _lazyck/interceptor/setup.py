@@ -55,7 +55,8 @@ class _Plan:
     def add(self, directory: Path, toolchain: Toolchain, real: tuple[str, ...], tool: str = "") -> Path:
         compiler = lookup.without_launchers(real)
         name = tool or Path(compiler[0]).name
-        self.shims.append((directory, ShimConf(name, toolchain, real, compiler, _target(compiler))))
+        target = _target(compiler, toolchain)
+        self.shims.append((directory, ShimConf(name, toolchain, real, compiler, target)))
         return directory / name
 
 
@@ -213,7 +214,8 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
         if homes.programs_in(home, t.home_programs()):
             plan.set_env[variable] = str(made.of(home) / below)
     by_name_only = {k: v for k, v in env.items() if k not in (*t.home_env, *t.compiler_env)}
-    on_path = t.find(by_name_only) or found  # the toolchain of a bare `hipcc`, which may be another one
+    # the toolchain of a bare `hipcc`, which may be another one
+    on_path = (t.find(by_name_only) if by_name_only != env else None) or found
     chosen = found if named else on_path
     main = chosen.home
     if not named and not homes.is_system(main) and homes.programs_in(main, t.home_programs()):
@@ -278,9 +280,9 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
     plan.set_env.update((name, "1") for name in _NO_CACHES if not env.get(name))
 
 
-def _target(compiler: tuple[str, ...]) -> str:
-    # nvcc does not tell its target, which is the machine that it runs on unless an option says
-    # otherwise
+def _target(compiler: tuple[str, ...], toolchain: Toolchain) -> str:
+    if toolchain.home_env:  # hipcc and nvcc make code for the machine that they run on, unless an option says otherwise
+        return platform.machine()
     return target(compiler) or tool_names.target_of(Path(compiler[0]).name) or platform.machine()
 
 

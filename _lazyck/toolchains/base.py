@@ -15,6 +15,7 @@ from _lazyck import abi, proc
 from _lazyck.abi import Role
 from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.errors import ToolchainError
+from _lazyck.toolchains import answers
 from _lazyck.toolchains.check import Check, State, install_line
 from _lazyck.toolchains.options import Item, OptionTable, join
 
@@ -429,14 +430,13 @@ def target(compiler: tuple[str, ...]) -> str:
     """Return the target triple that a compiler says it makes code for, or an empty string if it
     does not say."""
     try:
-        shown = proc.run([*compiler, "-dumpmachine"], timeout=20)
+        status, said = answers.ask(compiler, ("-dumpmachine",))
     except ToolchainError:
         return ""
-    said = shown.stdout.strip()
-    return said if shown.status == 0 and _TRIPLE.fullmatch(said) else ""
+    return said.strip() if status == 0 and _TRIPLE.fullmatch(said.strip()) else ""
 
 
 @lru_cache(maxsize=64)
 def accepts(compiler: tuple[str, ...], flags: tuple[str, ...], language: str) -> bool:
     """Return whether a compiler accepts `flags`, by letting it preprocess an empty file."""
-    return proc.run([*compiler, *flags, "-E", "-x", language, "/dev/null"]).status == 0
+    return answers.ask(compiler, (*flags, "-E", "-x", language, "/dev/null"))[0] == 0

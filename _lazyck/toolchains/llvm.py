@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from _lazyck import proc
-from _lazyck.toolchains import llvm_checks, lookup
+from _lazyck.toolchains import answers, llvm_checks, lookup
 from _lazyck.toolchains.base import Found
 from _lazyck.toolchains.check import Check, State
 from _lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
@@ -83,7 +83,7 @@ def reads_ir(compiler: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _takes_ir(compiler: str) -> bool:
-    return proc.run([compiler, "-###", "-x", LANGUAGE, "-c", "/dev/null", "-o", "/dev/null"]).status == 0
+    return answers.ask((compiler,), ("-###", "-x", LANGUAGE, "-c", "/dev/null", "-o", "/dev/null"))[0] == 0
 
 
 def irc(env: Mapping[str, str]) -> str | None:

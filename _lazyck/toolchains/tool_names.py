@@ -7,9 +7,12 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from _lazyck import proc
-from _lazyck.toolchains.base import Toolchain
+
+if TYPE_CHECKING:  # toolchains ask these names about compilers
+    from _lazyck.toolchains.base import Toolchain
 
 _FAMILIES = ("c++", "g++", "gcc", "cc", "clang++", "clang")
 _FAMILY = "|".join(map(re.escape, _FAMILIES))
@@ -21,7 +24,7 @@ def host_names(env: Mapping[str, str]) -> list[str]:
     found: set[str] = set()
     for directory in proc.search_path(env):
         try:
-            found.update(name for name in os.listdir(directory) if _NAME.fullmatch(name))
+            found.update(name for name in os.listdir(directory) if is_compiler(name))
         except OSError:
             continue
     return sorted(found)
@@ -32,6 +35,11 @@ def target_of(name: str) -> str:
     none."""
     match = _NAME.fullmatch(name)
     return (match["target"] or "").rstrip("-") if match else ""
+
+
+def is_compiler(name: str) -> bool:
+    """Return whether a name is that of a gcc or clang, also with a version or target."""
+    return _NAME.fullmatch(name) is not None
 
 
 def is_c_driver(name: str) -> bool:
