@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import oracle
 import pytest
 from buildgrid_server import BuildGrid, buildgrid_home
+from command_server import CommandServer
 from support import HERE, REPOSITORY, Lazyck, Once, running
 
 from _lazyck.config import tools_dir
@@ -42,24 +42,36 @@ def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_lazyck(tmp_path_factory: pytest.TempPathFactory) -> Lazyck:
+def command_server() -> Iterator[CommandServer]:
+    """Return the process from which most `lazyck` commands of this worker are started."""
+    server = CommandServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def shared_lazyck(tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer) -> Lazyck:
     """Return the `lazyck` for fixtures that several tests share. What it builds counts for the
     first of these tests."""
-    return command_line(tmp_path_factory, "", is_exempt=False)
+    return command_line(tmp_path_factory, command_server, "", is_exempt=False)
 
 
 @pytest.fixture
-def lazyck(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lazyck:
+def lazyck(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer
+) -> Lazyck:
     """Return the command line as a function: `lazyck("build", "full", ..., cwd=..., env=...)`.
 
     Each library that it builds is compared with an ahead-of-time build, unless the test is marked
     `differs`.
     """
     is_exempt = request.node.get_closest_marker("differs") is not None
-    return command_line(tmp_path_factory, request.node.nodeid, is_exempt=is_exempt)
+    return command_line(tmp_path_factory, command_server, request.node.nodeid, is_exempt=is_exempt)
 
 
-def command_line(tmp_path_factory: pytest.TempPathFactory, test: str, *, is_exempt: bool) -> Lazyck:
+def command_line(
+    tmp_path_factory: pytest.TempPathFactory, server: CommandServer, test: str, *, is_exempt: bool
+) -> Lazyck:
     """Return a function that runs the command line for `test`. Unless `is_exempt`, it compares each
     library that it builds with an ahead-of-time build."""
 
@@ -67,15 +79,7 @@ def command_line(tmp_path_factory: pytest.TempPathFactory, test: str, *, is_exem
         *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         full_env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
-        done = subprocess.run(
-            [sys.executable, "-m", "lazyck", *map(str, words)],
-            cwd=cwd or REPOSITORY,
-            env=full_env,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        done = server.run([*map(str, words)], cwd or REPOSITORY, full_env, stdin, timeout=600)
         tmp = oracle.tmp_dir_of(list(map(str, words)), cwd or REPOSITORY)
         if done.returncode == 0 and tmp is not None and oracle.ORACLE != "off" and not is_exempt:
             seen = shared_dir(tmp_path_factory) / "oracle"

@@ -7,17 +7,25 @@ libraries, only a few are checked. `ORACLE=off` in the environment turns the che
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from _lazyck.check import ahead
 from _lazyck.check.ahead import Sample
 from _lazyck.check.library import Checked, Request, check_library
 from _lazyck.check.offered import read_offered
 from _lazyck.check.report import render
+from _lazyck.command import CompileCommand
 from _lazyck.postbuild import state
 from _lazyck.postbuild.link import project_link
+from _lazyck.postbuild.probe.own_command import compile_one
+from _lazyck.proc import Result, find_program
 
 MOST = 3  # the most libraries that are checked for one test function
 WHOLE, SAMPLE = 25, 8  # a library of up to WHOLE blobs is compiled whole; of a larger one, SAMPLE blobs are
@@ -44,9 +52,26 @@ def check_build(tmp: Path, seen: Path, test: str, env: Mapping[str, str]) -> Ite
         said: list[str] = []
         is_large = len(project_link.load(directory).records) > WHOLE
         request = Request(Sample(SAMPLE if is_large else None), jobs=2)
-        checked = check_library(directory, request, env, said.append)
+        with _compiling_once(seen.parent / "ccache"):
+            checked = check_library(directory, request, env, said.append)
         if not _is_same(checked):
             yield render([checked], env, verbose=False)
+
+
+@contextlib.contextmanager
+def _compiling_once(cache: Path) -> Iterator[None]:
+    """Compile ahead of time through a ccache that all tests of this run share, since they build the
+    same few projects in many ways."""
+    settings = {"CCACHE_DIR": str(cache), "CCACHE_NOHASHDIR": "1"}
+
+    def compile_cached(blob: CompileCommand, target: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> Result:
+        argv = (find_program("ccache") or "ccache", *blob.call.argv)
+        call = replace(blob.call, argv=argv, prefix=blob.call.prefix + 1)
+        return compile_one(replace(blob, call=call), target, {**env, **settings}, more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ahead, "compile_one", compile_cached)
+        yield
 
 
 def _is_same(checked: Checked) -> bool:

@@ -1,7 +1,7 @@
 // Declares the interface of a tiny kernel library: one function template per kind of kernel,
 // specialized in blob/.
 #pragma once
-#include <string>
+#include <iosfwd>  // declares std::string; only a few sources define functions that return one
 
 struct Args {
     const float* in;

@@ -1,4 +1,6 @@
 #pragma once
+#include <string>
+
 #include "ops.hpp"
 
 template <typename T, int Scale>
