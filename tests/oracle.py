@@ -26,6 +26,7 @@ from _lazyck.postbuild import state
 from _lazyck.postbuild.link import project_link
 from _lazyck.postbuild.probe.own_command import compile_one
 from _lazyck.proc import Result, find_program
+from _lazyck.toolchains import tool_names
 
 MOST = 3  # the most libraries that are checked for one test function
 WHOLE, SAMPLE = 25, 8  # a library of up to WHOLE blobs is compiled whole; of a larger one, SAMPLE blobs are
@@ -61,13 +62,16 @@ def check_build(tmp: Path, seen: Path, test: str, env: Mapping[str, str]) -> Ite
 @contextlib.contextmanager
 def _compiling_once(cache: Path) -> Iterator[None]:
     """Compile ahead of time through a ccache that all tests of this run share, since they build the
-    same few projects in many ways."""
+    same few projects in many ways. ccache knows a compiler by its program, so it has no place
+    before one that starts another, as the environment says."""
     settings = {"CCACHE_DIR": str(cache), "CCACHE_NOHASHDIR": "1"}
 
     def compile_cached(blob: CompileCommand, target: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> Result:
-        argv = (find_program("ccache") or "ccache", *blob.call.argv)
-        call = replace(blob.call, argv=argv, prefix=blob.call.prefix + 1)
-        return compile_one(replace(blob, call=call), target, {**env, **settings}, more)
+        ccache = find_program("ccache")
+        if ccache and tool_names.is_compiler(Path(blob.call.argv[0]).resolve().name):
+            call = replace(blob.call, argv=(ccache, *blob.call.argv), prefix=blob.call.prefix + 1)
+            blob, env = replace(blob, call=call), {**env, **settings}
+        return compile_one(blob, target, env, more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ahead, "compile_one", compile_cached)
