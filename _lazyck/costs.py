@@ -19,7 +19,7 @@ _TAIL = 64 << 10
 # This does not match the lines of killed compiles, which have a `!`. Names are spelled as in the
 # file names of the runtime.
 _LINE = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) ([\w.+~-]+) ([\w.+~-]+)\n")
-_UNKNOWN_NEED_KIB = 4 << 20  # the default in the runtime's store/estimate.cpp
+_UNKNOWN_NEED_KIB = 4 << 20  # the default in the runtime's store/missing.cpp
 
 
 @dataclass(frozen=True)

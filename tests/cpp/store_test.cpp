@@ -25,7 +25,7 @@ class OneStore {
     }
     // Puts the entry of a blob where another process would publish it.
     void publish_entry(std::uint32_t blob, const char* library) {
-        const EntryKey key = store->key_of(manifest, manifest.blob(blob), archs);
+        const EntryKey key = store->shop.lookup.key_of(manifest, manifest.blob(blob), archs);
         Cache other(config.cache_dir);
         other.make_directories_for(key);
         unit::write_file(other.entry_path(key), made_file(library));
@@ -54,9 +54,9 @@ TEST_CASE("what another process publishes between a miss and the lock is taken, 
     const Entry entry = one.store->make(one.manifest, 0, one.archs);
     CHECK(entry.origin == "cache");
     CHECK(entry.functions.size() == 2);
-    CHECK(one.store->counters().compiles == 0);
-    CHECK(one.store->counters().misses == 1);
-    CHECK(one.store->counters().failures == 0);
+    CHECK(one.store->shop.counters.compiles == 0);
+    CHECK(one.store->shop.counters.misses == 1);
+    CHECK(one.store->shop.counters.failures == 0);
 }
 
 TEST_CASE("without such an entry a miss goes on to the compile") {
@@ -74,9 +74,9 @@ TEST_CASE("what is cached is found and counted") {
     const auto found = one.store->find(one.manifest, 0, one.archs);
     REQUIRE(found);
     CHECK(found->origin == "cache");
-    CHECK(one.store->counters().hits == 1);
+    CHECK(one.store->shop.counters.hits == 1);
     CHECK(one.store->obtain(one.manifest, 0, one.archs).path == path);
-    CHECK(one.store->counters().misses == 0);
+    CHECK(one.store->shop.counters.misses == 0);
 }
 
 TEST_CASE("a damaged entry is a miss, and is moved aside before the compile") {
@@ -88,14 +88,14 @@ TEST_CASE("a damaged entry is a miss, and is moved aside before the compile") {
     CHECK(!one.store->find(one.manifest, 0, one.archs));
     message_of([&] { one.store->make(one.manifest, 0, one.archs); });
     CHECK(!is_file(path));
-    CHECK(one.store->counters().damaged == 1);
+    CHECK(one.store->shop.counters.damaged == 1);
 }
 
 TEST_CASE("a key takes its parts from manifest, settings and device") {
     OneStore one;
     one.config.salt = "salt";
     const Store store(one.config, {});
-    const EntryKey key = store.key_of(one.manifest, one.manifest.blob(0), {"90"});
+    const EntryKey key = store.shop.lookup.key_of(one.manifest, one.manifest.blob(0), {"90"});
     CHECK(key.library == "demo");
     CHECK(key.blob == "plain");
     CHECK(key.digest == std::string(64, 'a'));
@@ -108,7 +108,7 @@ TEST_CASE("a key takes its parts from manifest, settings and device") {
 
 TEST_CASE("a compile that is forbidden says what forbids it and what builds the entry") {
     OneStore one;
-    one.store->jit().forbid(true);
+    one.store->shop.jit.forbid(true);
     const std::string said = message_of([&] { one.store->make(one.manifest, 0, one.archs); });
     CHECK(has(said, "lazyck_forbid_jit"));
     CHECK(has(said, "is missing"));

@@ -30,6 +30,7 @@ namespace lazyck::rt {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr char k_product[] = "blob.so";
 constexpr std::size_t k_longest_error_line = 500;
 constexpr std::size_t k_longest_cost = 200;
 constexpr std::size_t k_longest_output = 16 << 20;  // a compiler's first error stands before that
@@ -55,21 +56,15 @@ class Compilation {
           m_log(cache.log_path(key)),
           m_log_fd(open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND)) {
         if (!m_log_fd) fail_system("cannot write '" + m_staging.path() + "/log'", errno);
-        if (!request.root.empty() && symlinkat(request.root.c_str(), m_staging.fd(), LAZYCK_BUNDLE_LINK) != 0)
+        RecipeValues values = request.values;
+        if (!values.root.empty() && symlinkat(values.root.c_str(), m_staging.fd(), LAZYCK_BUNDLE_LINK) != 0)
             fail_system("cannot make a link in '" + m_staging.path() + "'", errno);
         // The names are relative, so that the command works in any directory in which it is
         // repeated.
-        RecipeValues values;
-        values.source = request.source;
         values.object = k_object;
-        values.output = "blob.so";
-        values.root = request.root.empty() ? "" : LAZYCK_BUNDLE_LINK;
-        values.name = request.name;
-        values.library = request.library;
+        values.output = k_product;
+        if (!values.root.empty()) values.root = LAZYCK_BUNDLE_LINK;
         values.toolchain = find_toolchain(request.recipe);
-        values.kernel = request.kernel;
-        values.archs = request.archs;
-        values.launcher = request.launcher;
         m_plan = make_plan(request.recipe, values);
     }
 
@@ -96,15 +91,15 @@ class Compilation {
                 (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."),
             {"compile_begin", m_request.subject});
         if (m_plan.link.empty()) {
-            run_step("compile", m_plan.compile, "blob.so");
+            run_step("compile", m_plan.compile, k_product);
         } else {
             if (!is_known_by_text() && !is_compiled_faster()) run_step("compile", m_plan.compile, k_object);
             if (!m_is_taken_over) {
                 name_privately();
-                run_step("link", m_plan.link, "blob.so");
+                run_step("link", m_plan.link, k_product);
             }
         }
-        UniqueFd output = open_at(m_staging.fd(), "blob.so", O_RDWR | O_APPEND);
+        UniqueFd output = open_at(m_staging.fd(), k_product, O_RDWR | O_APPEND);
         if (!output) fail_system("cannot open '" + m_staging.path() + "/blob.so'", errno);
         const std::string fault = find_fault(output.get(), m_key.machine, m_request.symbols);
         // A compiler whose end nobody saw may have been killed. One that succeeded would make the
@@ -119,7 +114,7 @@ class Compilation {
         seal_entry(output.get(), m_key.id(), m_text.is_text ? m_text.id() : Digest());
         if (!m_is_taken_over) tell_making(output.get());
         keep_log();
-        publish(m_staging.fd(), "blob.so", m_entry);
+        publish(m_staging.fd(), k_product, m_entry);
         if (m_text.is_text) keep_text(m_cache, m_text, m_key);
         const double spent = seconds_since(m_start);
         say(Level::info,
@@ -182,7 +177,7 @@ class Compilation {
     // Returns whether `argv` is a command of `lazyck-unit` that asks for what was made of a text
     // (units/src/asking.h).
     bool asks(const Strings& argv) const {
-        if (!m_request.find_text || !m_request.launcher.empty() || argv.size() < 2) return false;
+        if (!m_request.find_text || !m_request.values.launcher.empty() || argv.size() < 2) return false;
         return argv[1] == "kernel" || argv[1] == "hip-kernel" || argv[1] == "entry" || argv[1] == "hip-text";
     }
 
@@ -205,7 +200,7 @@ class Compilation {
             const Digest text = digest_of_text();
             m_text = text == Digest() ? EntryKey() : key_of_text(m_key, text);
             if (const UniqueFd entry = m_text.is_text ? m_request.find_text(m_text) : UniqueFd()) {
-                const UniqueFd copy = open_at(m_staging.fd(), "blob.so", O_WRONLY | O_CREAT | O_TRUNC);
+                const UniqueFd copy = open_at(m_staging.fd(), k_product, O_WRONLY | O_CREAT | O_TRUNC);
                 if (!copy) fail_system("cannot write '" + m_staging.path() + "/blob.so'", errno);
                 copy_library(entry.get(), copy.get());
                 m_is_taken_over = true;
@@ -276,7 +271,7 @@ class Compilation {
         const bool can_log = write_all(m_log_fd.get(), "[" + std::string(name) + " step: " + reason + "]\n");
         const int log_error = can_log ? 0 : errno;  // the compiler's own error message is lost then, too
         if (!outcome.has_started) {
-            const bool is_launcher = !m_request.launcher.empty() && argv[0] == m_request.launcher[0];
+            const bool is_launcher = !m_request.values.launcher.empty() && argv[0] == m_request.values.launcher[0];
             fail_here(reason + (is_launcher
                                     ? "; it is the launcher that " LAZYCK_ENV_LAUNCHER
                                       " or --launcher names: install it, or do without"
@@ -288,7 +283,7 @@ class Compilation {
         if (outcome.has_timed_out || outcome.signal != 0)
             fail_here(reason, "", judge(end_of(outcome, output), log_error));
         const std::string first = with_own_path(first_error(output));
-        const std::string advice = advice_on_arch(first, m_request.archs);
+        const std::string advice = advice_on_arch(first, m_request.values.archs);
         fail_here(first, advice.empty() ? reason : advice, judge(end_of(outcome, output), log_error));
     }
 
@@ -329,11 +324,12 @@ class Compilation {
     // link, with the file's own path.
     std::string with_own_path(const std::string& line) const {
         constexpr std::string_view k_link = LAZYCK_BUNDLE_LINK "/";
-        return line.compare(0, k_link.size(), k_link) == 0 ? m_request.root + line.substr(k_link.size() - 1) : line;
+        return line.compare(0, k_link.size(), k_link) == 0 ? m_request.values.root + line.substr(k_link.size() - 1)
+                                                           : line;
     }
 
     [[noreturn]] void fail_here(const std::string& reason, const std::string& detail, Verdict verdict = {}) {
-        const std::string command = reproducer(m_plan, m_request.root);
+        const std::string command = reproducer(m_plan, m_request.values.root);
         write_all(m_log_fd.get(), "[to reproduce: " + command + "]\n");
         keep_log();
         const std::string message = "lazyck: cannot compile blob '" + visible(m_request.subject.blob) + "' for " +

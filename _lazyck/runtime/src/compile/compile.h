@@ -18,15 +18,11 @@ constexpr char k_object[] = "blob.o";  // output of a compile step that a link s
 struct CompileRequest {
     Subject subject;  // names the blob in messages
     RecipeRow recipe;
-    std::string root;            // of the bundle; empty: there is none
-    std::string source;          // as it is named where LAZYCK_BUNDLE_LINK is a link to `root`
-    std::string name;            // as in RecipeValues
-    std::string bundle;          // the SHA-256 of the bundle's list of files, or empty
-    std::string library;         // path of the lazy library
-    std::string kernel;          // the only kernel to compile, as in RecipeValues; empty: all of the source
-    bool has_other_way = false;  // a failure is no error yet: something else is compiled then
-    Strings archs;
-    Strings launcher;
+    // The root is that of the bundle, or empty if there is none. The source is named as where
+    // LAZYCK_BUNDLE_LINK is a link to the root. Object, output and toolchain are not read.
+    RecipeValues values;
+    std::string bundle;           // the SHA-256 of the bundle's list of files, or empty
+    bool has_other_way = false;   // a failure is no error yet: something else is compiled then
     Strings text;                 // put before the compile step, to only ask for what it makes; empty: do not ask
     Strings beside;               // put before the compile step, which then does two things at the same time
     Strings faster;               // put behind it; tried together with `beside` first, then alone, then left out

@@ -12,7 +12,6 @@
 #include "cache/cache.h"
 #include "cache/entry.h"
 #include "cache/packs.h"
-#include "cache/places.h"
 #include "compile/compiler_identity.h"
 #include "entrance/tool_blobs.h"
 #include "entrance/tool_make.h"
@@ -112,7 +111,7 @@ int run(const ToolOptions& options) {
             out += path + "\n";
             continue;
         }
-        const EntryKey key = store.key_of(*blob.manifest, blob.row(), archs);
+        const EntryKey key = store.shop.lookup.key_of(*blob.manifest, blob.row(), archs);
         out += "{\"name\": " + name + ", \"arch\": " + json_string(join(archs, "+")) +
                ", \"path\": " + json_string(path) + ", \"cached\": " + (is_cached ? "true" : "false") +
                ", \"key\": " + json_string(key.id().hex()) + ", \"entry\": " + json_string(Cache::entry_name(key)) +

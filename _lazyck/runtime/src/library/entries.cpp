@@ -15,6 +15,7 @@
 #include "library/activity.h"
 #include "platform/messages.h"
 #include "platform/parallel.h"
+#include "platform/process.h"
 #include "platform/ranges.h"
 #include "platform/threads.h"
 
@@ -40,8 +41,8 @@ std::shared_ptr<const Entry> Entries::find(BlobId blob, const Strings& archs, bo
 std::shared_ptr<const Entry> Entries::obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const ManifestRow at = m_blobs.row(blob);
     const char* const name = at.manifest.blob(at.index).name;
-    m_store.events().prepare();
-    if (m_store.config().has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
+    m_store.shop.events.prepare();
+    if (m_store.shop.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
     const Range range(std::string("lazyck compile ") + name);
     {
         std::unique_lock<std::mutex> lock(m_states.mutex());
@@ -111,7 +112,7 @@ std::optional<Entry> Entries::each_entry(const ManifestRow& at, const Strings& a
     const std::vector<Strings> wanted = archs_of_entries(at.manifest.blob(at.index), archs);
     if (wanted.size() == 1) return get(wanted.front());
     std::vector<std::optional<Entry>> entries(wanted.size());
-    for_each_in_parallel(wanted.size(), m_store.config().jobs, [&](std::size_t i) { entries[i] = get(wanted[i]); });
+    for_each_in_parallel(wanted.size(), m_store.shop.config.jobs, [&](std::size_t i) { entries[i] = get(wanted[i]); });
     for (const auto& each : entries) {
         if (!each) return std::nullopt;
     }
@@ -155,7 +156,7 @@ Entry Entries::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
             return std::nullopt;
         }
     };
-    if (m_store.jit().is_forbidden()) {
+    if (m_store.shop.jit.is_forbidden()) {
         if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
         auto fetched = apart([&](auto&&... words) { return m_store.fetch(words...); });
         return fetched ? std::move(*fetched) : make_whole(at, archs);

@@ -12,7 +12,6 @@
 #include "base/failure.h"
 #include "base/load_error.h"
 #include "bundle/own_file.h"
-#include "cache/places.h"
 #include "lazyck_abi.h"
 #include "library/activity.h"
 #include "library/slots.h"
@@ -54,7 +53,7 @@ Library& Library::get() {
         library = mine.release();
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         std::atexit(at_exit);  // or at its dlclose
-        const Jit jit = library->m_store.config().jit;
+        const Jit jit = library->m_store.shop.config.jit;
         if ((jit == Jit::warn || jit == Jit::error) && is_process_ready()) set_ready(true);
         library->begin();
         warn_of_environment();
@@ -64,7 +63,7 @@ Library& Library::get() {
 
 // Does what the environment asks for, at the first use.
 void Library::begin() {
-    const Config& config = m_store.config();
+    const Config& config = m_store.shop.config;
     if (!config.record.empty()) m_recorder.record(config.record);
     const auto attempt = [](const char* variable, const auto& action) {
         try {
@@ -184,13 +183,13 @@ int Library::prefetch(const char* pattern) {
     }
     if (chosen.empty()) fail("lazyck: no blob of " + m_blobs.path() + " matches '" + pattern + "'");
     const std::vector<Wanted> wanted = m_blobs.wanted_here(chosen);
-    for_each_in_parallel(wanted.size(), m_store.config().jobs,
+    for_each_in_parallel(wanted.size(), m_store.shop.config.jobs,
                          [&](std::size_t i) { m_readiness.make_ready(wanted[i]); });
     return static_cast<int>(wanted.size());
 }
 
 int Library::clear_failures() {
-    m_store.forget_bad_places();
+    m_store.shop.lookup.forget_bad_places();
     int count = 0;
     const std::lock_guard<std::mutex> guard(m_states.mutex());
     for (auto& state : m_states.all()) {
@@ -201,7 +200,7 @@ int Library::clear_failures() {
 }
 
 void Library::set_cache_dir(const std::string& path) {
-    m_store.set_cache_dir(path);
+    m_store.shop.lookup.set_cache_dir(path);
     clear_failures();  // this cache may have what could not be compiled
 }
 
@@ -209,16 +208,16 @@ lazyck_stats Library::stats() {
     lazyck_stats out = {};
     out.blobs = m_blobs.count();
     out.symbols = lazyck_slot_count;
-    const Counters& counters = m_store.counters();
+    const Counters& counters = m_store.shop.counters;
     out.hits = counters.hits;
     out.misses = counters.misses;
     out.compiles = counters.compiles;
     out.failures = counters.failures;
     out.damaged = counters.damaged;
     out.compile_ns = counters.compile_ns;
-    out.remote_hits = counters.remote.hits;
-    out.remote_refused = counters.remote.refused;
-    out.remote_skipped = counters.remote.skipped;
+    out.remote_hits = counters.remote_hits;
+    out.remote_refused = counters.remote_refused;
+    out.remote_skipped = counters.remote_skipped;
     const std::lock_guard<std::mutex> guard(m_states.mutex());
     for (const auto& state : m_states.all()) out.loaded += state.second.is_loaded ? 1 : 0;
     return out;

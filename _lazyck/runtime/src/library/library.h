@@ -60,8 +60,8 @@ class Library {
     // profile cannot be read.
     void speculate(const std::string& path) { m_speculation.follow(path); }
 
-    bool forbid_jit(bool is_forbidden) { return m_store.jit().forbid(is_forbidden); }
-    void set_listener(Events::Callback listener) { m_store.events().set_listener(std::move(listener)); }
+    bool forbid_jit(bool is_forbidden) { return m_store.shop.jit.forbid(is_forbidden); }
+    void set_listener(Events::Callback listener) { m_store.shop.events.set_listener(std::move(listener)); }
 
     // Forgets the failures that later calls would fail with. Returns the number of blobs concerned.
     int clear_failures();

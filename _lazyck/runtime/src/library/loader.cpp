@@ -186,11 +186,11 @@ void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
         if (!m_recorder.is_recording()) store_slots(at, state.functions);
     }
     if (!is_first) return;
-    m_store.events().prepare();
+    m_store.shop.events.prepare();
     event.seconds = now_seconds() - event.start;
     const Subject subject = subject_of(at.manifest, description, archs);
     if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
-    m_store.events().tell(event, m_store.history(at.manifest));
+    m_store.shop.events.tell(event, m_store.shop.lookup.history(at.manifest));
 }
 
 // Drops the entry of a blob, so that the next call looks again. By then, another file may be in the

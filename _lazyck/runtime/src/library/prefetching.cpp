@@ -82,7 +82,7 @@ std::unique_ptr<Prefetch> Prefetching::begin(const std::vector<ProfileRow>& rows
         if (each.part.empty()) m_readiness.load_parts(each.blob);
         return true;
     };
-    return std::make_unique<Prefetch>(plan.seconds, workers == 0 ? m_store.config().jobs : workers, work, expect);
+    return std::make_unique<Prefetch>(plan.seconds, workers == 0 ? m_store.shop.config.jobs : workers, work, expect);
 }
 
 double Prefetching::expected_seconds(const Wanted& wanted) const {

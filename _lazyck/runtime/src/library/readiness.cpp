@@ -70,7 +70,7 @@ void Readiness::make_ready(const Wanted& wanted) {
     const ManifestRow at = m_blobs.row(wanted.blob);
     check_no_capture(at.manifest, at.manifest.blob(at.index), m_blobs.path());
     const Strings archs = wanted.archs ? *wanted.archs : m_blobs.archs_here(wanted.blob);
-    const PermitNeed need(m_store.permits(), wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
+    const PermitNeed need(m_store.shop.permits, wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
     std::shared_ptr<const Entry> entry = m_entries.find(wanted.blob, archs, wanted.is_called);
     if (!entry) {
         m_siblings.begin(wanted.call, [this](const Wanted& sibling) { make_ready(sibling); });
@@ -85,7 +85,7 @@ void Readiness::make_ready_for_call(const Wanted& wanted) {
         const std::lock_guard<std::mutex> guard(m_states.mutex());
         return m_states.of(wanted.blob).entry != nullptr;
     };
-    const bool may_be_late = m_store.jit().is_watching() && !is_obtained();
+    const bool may_be_late = m_store.shop.jit.is_watching() && !is_obtained();
     const double begin = now_seconds();
     make_ready(wanted);
     if (may_be_late) report_late(wanted.blob, now_seconds() - begin);

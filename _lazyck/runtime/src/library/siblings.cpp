@@ -48,7 +48,7 @@ std::vector<BlobId> Siblings::siblings_of(const Call& call) {
 }
 
 void Siblings::begin(const Call& call, const MakeReady& make_ready) {
-    if (call.from == nullptr || m_store.config().jobs < 2 || m_store.jit().is_forbidden()) return;
+    if (call.from == nullptr || m_store.shop.config.jobs < 2 || m_store.shop.jit.is_forbidden()) return;
     for (const Wanted& sibling : m_blobs.wanted_here(siblings_of(call))) {
         {
             const std::lock_guard<std::mutex> guard(m_states.mutex());
@@ -57,7 +57,7 @@ void Siblings::begin(const Call& call, const MakeReady& make_ready) {
         }
         stay_loaded();
         const auto name_of = [&](BlobId blob) { return std::string(m_blobs.name(blob - m_blobs.first())); };
-        m_store.permits().announce(name_of(sibling.blob), name_of(m_blobs.of_slot(call.slot)));
+        m_store.shop.permits.announce(name_of(sibling.blob), name_of(m_blobs.of_slot(call.slot)));
         const bool has_begun =
             start_thread([this, sibling, make_ready, activity = std::make_shared<Activity>(m_states)] {
                 try {
@@ -65,9 +65,9 @@ void Siblings::begin(const Call& call, const MakeReady& make_ready) {
                 } catch (const std::exception&) {
                     // If a call needs this blob, that call gets the error.
                 }
-                m_store.permits().withdraw();
+                m_store.shop.permits.withdraw();
             });
-        if (!has_begun) m_store.permits().withdraw();
+        if (!has_begun) m_store.shop.permits.withdraw();
     }
 }
 

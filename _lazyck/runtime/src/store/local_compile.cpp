@@ -7,9 +7,7 @@
 #include "base/failure.h"
 #include "base/hash.h"
 #include "bundle/units.h"
-#include "compile/preamble.h"
 #include "lazyck_abi.h"
-#include "store/estimate.h"
 #include "store/preambles.h"
 
 namespace lazyck::rt {
@@ -75,15 +73,16 @@ void LocalCompile::describe() {
     m_request.recipe = manifest.recipe(blob.recipe);
     m_source = m_shop.sources.find(manifest, blob, m_missing.cache);
     m_shop.sources.check(m_source, manifest, blob);
-    m_request.root = m_source.root;
+    RecipeValues& values = m_request.values;
+    values.root = m_source.root;
     m_request.bundle = m_source.is_in_bundle ? manifest.contents() : "";
-    m_request.source = m_source.is_in_bundle ? std::string(LAZYCK_BUNDLE_LINK) + "/" + blob.source : m_source.path;
-    m_request.name = hash(key.library + '\n' + blob.name).hex().substr(0, 16);
-    m_request.library = m_shop.places.library;
-    m_request.kernel = kernel_of(blob);
-    m_request.has_other_way = !manifest.has_slots() && m_request.kernel == host_unit_of(blob);
-    m_request.archs = key.archs;
-    m_request.launcher = m_shop.config.launcher;
+    values.source = m_source.is_in_bundle ? std::string(LAZYCK_BUNDLE_LINK) + "/" + blob.source : m_source.path;
+    values.name = hash(key.library + '\n' + blob.name).hex().substr(0, 16);
+    values.library = m_shop.places.library;
+    values.kernel = kernel_of(blob);
+    m_request.has_other_way = !manifest.has_slots() && values.kernel == host_unit_of(blob);
+    values.archs = key.archs;
+    values.launcher = m_shop.config.launcher;
     m_request.symbols = m_missing.symbols;
     m_request.private_names = manifest.private_names();
     m_request.timeout_seconds = m_shop.config.compile_timeout;
@@ -100,8 +99,8 @@ void LocalCompile::describe() {
 
 // A launcher finds its cached objects by the command, so the command is not changed for it.
 void LocalCompile::use_preamble() {
-    if (!m_shop.config.has_preambles || !m_shop.config.launcher.empty() || !m_request.kernel.empty()) return;
-    m_preamble = Preambles::find(m_missing.manifest, m_missing.blob, m_missing.key.archs, m_source, m_missing.cache);
+    if (!m_shop.config.has_preambles || !m_shop.config.launcher.empty() || !m_request.values.kernel.empty()) return;
+    m_preamble = Preambles::find(m_missing, m_source);
     if (!m_preamble.empty()) m_request.faster = preamble_words(m_preamble, m_source.path);
     m_request.refused_faster = [this] { m_is_preamble_refused = true; };
 }
@@ -112,13 +111,13 @@ void LocalCompile::ask_for_text() {
         m_remote_text.reset();
         UniqueFd entry = m_shop.lookup.find_text(m_missing.manifest, text, m_missing.symbols);
         if (entry) return entry;
-        m_remote_text = m_shop.remotes.ask(m_missing, text, true);
+        m_remote_text = ask_remotes(m_missing, text, true);
         return m_remote_text ? m_remote_text->fetch(m_missing.symbols) : UniqueFd();
     };
     const Guess& guess = m_missing.guess;
     const double expected = guess.blob.seconds > 0 ? guess.blob.seconds : guess.largest.seconds;
     if (m_shop.config.has_all_text_keys || expected <= 0 || expected >= k_least_worth_a_text)
-        m_request.text = words_for_hip("hip-text", m_missing.manifest, m_missing.blob, m_request.source);
+        m_request.text = words_for_hip("hip-text", m_missing.manifest, m_missing.blob, m_request.values.source);
 }
 
 // Takes one permit of this process and one of the host. If others are left, a HIP blob takes a
@@ -130,16 +129,15 @@ void LocalCompile::take_permits() {
     m_permit.emplace(m_shop.permits, host_unit.empty() ? m_missing.blob.name : host_unit);
     m_host_permit.emplace(PermitRequest{m_missing.cache.permits_dir(), config.jobs, memory_for(config, m_missing.guess),
                                         patience(config, m_missing.guess), m_missing.subject});
-    tell_wait(m_shop.events, m_missing, "a compile slot", begin);
+    m_missing.tell_wait("a compile slot", begin);
     if (!config.launcher.empty() || m_host_permit->busy() + 2 + m_shop.permits.announced() > config.jobs) return;
-    m_request.beside = words_for_hip("hip-object", m_missing.manifest, m_missing.blob, m_request.source);
+    m_request.beside = words_for_hip("hip-object", m_missing.manifest, m_missing.blob, m_request.values.source);
     if (!m_request.beside.empty() && !m_permit->takes_one_more()) m_request.beside.clear();
 }
 
 void LocalCompile::compile() {
     const auto start = std::chrono::steady_clock::now();
-    Event event = m_missing.event();
-    event.kind = "compile";
+    Event event = m_missing.event("compile");
     event.expected = m_missing.guess.blob.seconds;
     m_span.emplace(m_shop.events, event, m_missing.cache.history_path());
     try {

@@ -5,36 +5,17 @@
 #include <optional>
 #include <string>
 
-#include "cache/cache.h"
 #include "cache/entry.h"
 #include "compile/compile.h"
-#include "platform/config.h"
-#include "record/events.h"
-#include "store/counters.h"
-#include "store/job_permits.h"
-#include "store/lookup.h"
 #include "store/missing.h"
 #include "store/permits.h"
-#include "store/remotes.h"
-#include "store/sources.h"
+#include "store/remote.h"
 
 namespace lazyck::rt {
 
-// What local compiles share.
-struct Workshop {
-    const Config& config;
-    const Places& places;
-    Counters& counters;
-    Events& events;
-    Lookup& lookup;
-    Sources& sources;
-    JobPermits& permits;
-    Remotes& remotes;
-};
-
 class LocalCompile {
  public:
-    LocalCompile(const Workshop& shop, const Missing& missing) : m_shop(shop), m_missing(missing) {}
+    explicit LocalCompile(const Missing& missing) : m_missing(missing), m_shop(missing.shop) {}
     LocalCompile(const LocalCompile&) = delete;
     LocalCompile& operator=(const LocalCompile&) = delete;
 
@@ -53,8 +34,8 @@ class LocalCompile {
     void take_permits();
     void compile();
 
-    const Workshop& m_shop;
     const Missing& m_missing;
+    Workshop& m_shop;
     SourceFile m_source = {};
     CompileRequest m_request;
     std::string m_preamble;

@@ -5,7 +5,6 @@
 #include "base/failure.h"
 #include "bundle/units.h"
 #include "cache/packs.h"
-#include "cache/places.h"
 #include "cache/texts.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"

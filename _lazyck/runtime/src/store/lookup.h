@@ -1,6 +1,8 @@
 // Looks up entries in the caches of a library, and knows these caches.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,10 +13,15 @@
 #include "cache/costs.h"
 #include "cache/entry.h"
 #include "platform/config.h"
-#include "store/counters.h"
 #include "store/sources.h"
 
 namespace lazyck::rt {
+
+// Counts what a library's blobs cost this process; see lazyck_stats.
+struct Counters {
+    std::atomic<std::uint64_t> hits{0}, misses{0}, compiles{0}, failures{0}, damaged{0}, compile_ns{0};
+    std::atomic<std::uint64_t> remote_hits{0}, remote_refused{0}, remote_skipped{0};
+};
 
 class Lookup {
  public:

@@ -1,34 +1,208 @@
+// A preamble is a directory <cache>/.preambles/<digest of all that decides its contents>/, whose
+// modification time tells its last use. It holds these files:
+// - preamble<suffix of the source>: the text.
+// - bundle: a link to the blobs' bundle.
+// - pch/: one file for each arch and one for the host, from which clang takes the one that fits.
+// - ready: the digests of the files in pch/, the blobs' directory and the text. It is written when
+//   all files are there.
+// - failed: marks that no preamble could be made or used.
 #include "store/preambles.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <vector>
+#include <string_view>
 
 #include "base/failure.h"
 #include "base/hash.h"
+#include "bundle/recipe.h"
 #include "bundle/units.h"
-#include "compile/compile.h"
-#include "compile/preamble.h"
 #include "lazyck_abi.h"
-#include "platform/files.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
-#include "store/estimate.h"
+#include "platform/process.h"
 #include "store/permits.h"
 
 namespace lazyck::rt {
 
 namespace {
 
-constexpr char k_preambles[] = LAZYCK_CACHE_PREAMBLES;
+constexpr char k_ready[] = "/ready", k_compiled[] = "/pch", k_failed[] = "/failed";
+constexpr std::size_t k_most_kept = 8;  // one of Composable Kernel takes 90 MB
+constexpr std::time_t k_longest_kept = 7 * 24 * 3600, k_longest_given_up = 24 * 3600;
 constexpr unsigned k_depth_of_preambles = 1;
 constexpr std::size_t k_least_sharing = 8;    // blobs that must share a preamble to make it worthwhile
 constexpr std::size_t k_most_looked_at = 16;  // blobs examined to estimate how many share a preamble
 
+struct PreambleRequest {
+    RecipeRow recipe;
+    RecipeValues values;  // for the compile of a blob that begins with the preamble
+    std::string text;
+    std::string directory;  // the preamble's own; it exists
+};
+
+// Returns whether the recipe's compiler describes its sources for a debugger. Of what comes from a
+// preamble, it would give the preamble's place.
+bool has_debug_information(const RecipeRow& recipe) {
+    return std::any_of(recipe.compile.begin(), recipe.compile.end(), [](const std::string& word) {
+        return word.compare(0, 2, "-g") == 0 && word != "-g0" && word.compare(0, 4, "-gcc") != 0;
+    });
+}
+
+// Returns whether the recipe's compiler can make and use preambles, as far as its name tells.
+bool has_preambles(const RecipeRow& recipe) {
+    const bool is_clang = !recipe.compile.empty() && file_name_of(recipe.compile[0]).find("clang") != std::string::npos;
+    return !recipe.link.empty() && (recipe.toolchain == LAZYCK_TOOLCHAIN_ROCM || is_clang);
+}
+
+// Returns what `source` begins with: its leading includes and the comments among them, in whole
+// lines. The result is empty if there are none.
+std::string_view preamble_of(std::string_view source) {
+    std::size_t end = 0;  // the end of the last include's line
+    bool is_comment = false;
+    for (std::size_t at = 0; at < source.size();) {
+        const std::size_t newline = source.find('\n', at);
+        if (newline == std::string_view::npos) break;
+        std::string_view line = source.substr(at, newline - at);
+        at = newline + 1;
+        if (!line.empty() && line.back() == '\\') break;
+        // This loop collects the part of the line that is outside comments.
+        std::string rest;
+        while (!line.empty()) {
+            if (is_comment) {
+                const std::size_t close = line.find("*/");
+                is_comment = close == std::string_view::npos;
+                line.remove_prefix(is_comment ? line.size() : close + 2);
+            } else if (line.substr(0, 2) == "//") {
+                line = {};
+            } else if (line.substr(0, 2) == "/*") {
+                is_comment = true;
+                line.remove_prefix(2);
+            } else {
+                if (line[0] != ' ' && line[0] != '\t' && line[0] != '\r') rest += line[0];
+                line.remove_prefix(1);
+            }
+            // A path may contain what looks like a comment.
+            if (rest == "#include\"" || rest == "#include<") break;
+        }
+        if (rest.empty()) continue;
+        if (rest != "#include\"" && rest != "#include<") break;
+        if (line.find("/*") != std::string_view::npos) break;
+        end = at;
+    }
+    return source.substr(0, end);
+}
+
+std::string suffix_of(const std::string& path) {
+    const std::string name = file_name_of(path);
+    const std::size_t dot = name.rfind('.');
+    return dot == std::string::npos ? "" : name.substr(dot);
+}
+
+// Returns the contents of the file `ready`, or an empty string if a file cannot be read.
+std::string ready_text(const std::string& directory, const std::string& source, std::string_view preamble) {
+    const UniqueFd compiled = open_file(directory + k_compiled, O_RDONLY | O_DIRECTORY);
+    Strings names = compiled ? names_in(compiled.get()) : Strings();
+    std::sort(names.begin(), names.end());
+    std::string text;
+    for (const std::string& name : names) {
+        MappedFile file;
+        if (file.map(directory + k_compiled + "/" + name) != 0) return "";
+        text += hash(file.data(), file.size()).hex() + " " + name + "\n";
+    }
+    return text + directory_of(source) + "\n" + std::string(preamble);
+}
+
+bool write_file(const std::string& path, std::string_view text) {
+    const UniqueFd fd = open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    return fd && write_all(fd.get(), text);
+}
+
+// Compiles one of the files. `side` holds the words that choose the host or the device. Returns an
+// empty string, or what failed.
+std::string compile_one(const PreambleRequest& request, const std::string& name, const Strings& archs,
+                        const Strings& side) {
+    const std::string output = request.directory + k_compiled + "/" + name;
+    RecipeValues values = request.values;
+    std::string own = directory_of(values.source);  // where includes in quotes are searched first
+    if (!values.root.empty() && own.compare(0, values.root.size(), values.root) == 0)
+        own.replace(0, values.root.size(), LAZYCK_BUNDLE_LINK);
+    if (!values.root.empty()) values.root = LAZYCK_BUNDLE_LINK;
+    values.source = request.directory + "/preamble" + suffix_of(values.source);
+    values.object = output;
+    values.archs = archs;
+    const CompilePlan plan = make_plan(request.recipe, values);
+    if (plan.compile.empty()) return "its recipe has no compile step";
+    Command command;
+    command.argv = plan.compile;
+    const Strings first = {"-iquote", own};
+    command.argv.insert(command.argv.begin() + 1, first.begin(), first.end());
+    command.argv.insert(command.argv.end(), side.begin(), side.end());
+    for (const char* word : {"-fsyntax-only", "-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang"}) {
+        command.argv.emplace_back(word);
+    }
+    command.argv.push_back(output);
+    command.environment = plan_environment(plan);
+    const UniqueFd log = open_file(request.directory + "/log", O_RDWR | O_CREAT | O_APPEND, 0600);
+    const UniqueFd where = open_file(request.directory, O_RDONLY | O_DIRECTORY);
+    command.output = log.get();
+    command.directory = where.get();
+    write_all(log.get(), "$ " + shell_join(command.argv) + "\n");
+    const Outcome outcome = run_command(command);
+    if (outcome.ending == Ending::succeeded && is_file(output)) return "";
+    return outcome.text + "; log: " + request.directory + "/log";
+}
+
+// Compiles the preamble, once for each arch and once for the host. Returns an empty string on
+// success, else what failed.
+std::string make_preamble(const PreambleRequest& request) {
+    const std::string text_path = request.directory + "/preamble" + suffix_of(request.values.source);
+    const std::string& root = request.values.root;
+    const bool is_linked =
+        root.empty() || symlink(root.c_str(), (request.directory + "/" LAZYCK_BUNDLE_LINK).c_str()) == 0;
+    if (!is_linked || mkdir((request.directory + k_compiled).c_str(), 0700) != 0 ||
+        !write_file(text_path, request.text)) {
+        return system_text(errno);
+    }
+    const Strings& archs = request.values.archs;
+    std::string problem;
+    if (request.recipe.toolchain == LAZYCK_TOOLCHAIN_ROCM) {
+        for (const std::string& arch : archs) {
+            if (problem.empty()) problem = compile_one(request, arch + ".pch", {arch}, {"--cuda-device-only"});
+        }
+        if (problem.empty()) problem = compile_one(request, "host.pch", archs, {"--cuda-host-only"});
+    } else {
+        problem = compile_one(request, "host.pch", archs, {});
+    }
+    if (!problem.empty()) return problem;
+    const std::string ready = request.directory + k_ready;
+    const std::string text = ready_text(request.directory, request.values.source, request.text);
+    if (text.empty() || !write_file(ready + ".new", text) || rename((ready + ".new").c_str(), ready.c_str()) != 0)
+        return system_text(errno);
+    return "";
+}
+
+// Returns whether a preamble was given up within the last day.
+bool is_given_up(const std::string& directory) {
+    struct stat st;
+    return lstat((directory + k_failed).c_str(), &st) == 0 && std::time(nullptr) - st.st_mtime < k_longest_given_up;
+}
+
+// Returns the disk space in bytes that the file or directory `name` takes, with all that is in it.
+std::uint64_t bytes_in(const Directory& directory, const std::string& name) {
+    const auto st = directory.status_of(name);
+    std::uint64_t bytes = st ? static_cast<std::uint64_t>(st->st_blocks) * 512 : 0;
+    const auto below = st && S_ISDIR(st->st_mode) ? directory.find(name) : std::nullopt;
+    for (const std::string& each : below ? below->names() : Strings()) bytes += bytes_in(*below, each);
+    return bytes;
+}
+
 std::string preamble_place(const Cache& cache, const std::string& key) {
-    return cache.root() + "/" + k_preambles + "/" + key;
+    return cache.root() + "/" LAZYCK_CACHE_PREAMBLES "/" + key;
 }
 
 std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
@@ -48,26 +222,15 @@ std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, cons
 
 }  // namespace
 
-Preambles::Preambles(const Config& config, const Places& places, const JitPolicy& jit, Lookup& lookup, Sources& sources,
-                     JobPermits& permits, std::mutex& mutex)
-    : m_config(config),
-      m_places(places),
-      m_jit(jit),
-      m_lookup(lookup),
-      m_sources(sources),
-      m_permits(permits),
-      m_mutex(mutex) {}
-
 std::string Preambles::key_of(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
-    const SourceFile source = m_sources.find(manifest, blob, *m_lookup.caches(manifest)->own());
+    const SourceFile source = m_shop.sources.find(manifest, blob, *m_shop.lookup.caches(manifest)->own());
     return preamble_key(manifest, blob, archs, source);
 }
 
-std::string Preambles::find(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
-                            const SourceFile& source, const Cache& cache) {
-    const std::string key = preamble_key(manifest, blob, archs, source);
-    const std::string place = preamble_place(cache, key);
+std::string Preambles::find(const Missing& missing, const SourceFile& source) {
+    const std::string key = preamble_key(missing.manifest, missing.blob, missing.key.archs, source);
+    const std::string place = preamble_place(missing.cache, key);
     if (key.empty() || !is_directory(place)) return "";
     open_trusted_directory(place, k_depth_of_preambles + 1);
     return place;
@@ -75,43 +238,42 @@ std::string Preambles::find(const ManifestView& manifest, const BlobRow& blob, c
 
 std::string Preambles::make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
-    const auto caches = m_lookup.caches(manifest);
+    const auto caches = m_shop.lookup.caches(manifest);
     Cache& cache = *caches->own();
-    const std::string name = m_config.has_preambles ? key_of(manifest, index, archs) : "";
+    const std::string name = m_shop.config.has_preambles ? key_of(manifest, index, archs) : "";
     if (name.empty())
         return "its source begins with no includes or has debug information, or " LAZYCK_ENV_PREAMBLES " forbids it";
-    const EntryKey key = m_lookup.key_of(manifest, blob, archs);
-    cache.make_directories_for(key);
-    const UniqueFd all = open_trusted_directory(cache.make_own_directory(k_preambles), k_depth_of_preambles);
+    const EntryKey key = m_shop.lookup.key_of(manifest, blob, archs);
+    const Missing missing(m_shop, manifest, blob, key, cache);
+    const UniqueFd all = open_trusted_directory(cache.make_own_directory(LAZYCK_CACHE_PREAMBLES), k_depth_of_preambles);
     const std::string place = preamble_place(cache, name);
     // The lock is held until the preamble is made. Other processes compile without a preamble
     // meanwhile.
     const FileLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/preamble-" + name + ".lock");
     if (lock.state() != FileLock::State::held) return "another process makes it, or files cannot be locked here";
-    const SourceFile source = m_sources.find(manifest, blob, cache);
+    const SourceFile source = m_shop.sources.find(manifest, blob, cache);
     if (is_given_up(place)) return "it could not be made or used within the last day";
     if (!preamble_words(place, source.path).empty()) return "";
-    m_sources.check(source, manifest, blob);
+    m_shop.sources.check(source, manifest, blob);
     PreambleRequest request;
     request.recipe = manifest.recipe(blob.recipe);
     request.values.source = source.path;
     request.values.root = source.root;
-    request.values.library = m_places.library;
+    request.values.library = m_shop.places.library;
     request.values.toolchain = find_toolchain(request.recipe);
     request.values.archs = archs;
     request.text = preamble_of(read_text(source.path));
     request.directory = place;
-    const Guess guess = m_lookup.guess(manifest, cache.costs(key));
-    Subject subject = subject_of(manifest, blob, key.arch_label());
+    Subject subject = missing.subject;
     subject.words = "the headers of " + visible(blob.name);
-    const HeldPermit permit(m_permits);
-    const HostPermit shared(
-        {cache.permits_dir(), m_config.jobs, memory_for(m_config, guess), patience(m_config, guess), subject});
+    const HeldPermit permit(m_shop.permits);
+    const HostPermit shared({cache.permits_dir(), m_shop.config.jobs, memory_for(m_shop.config, missing.guess),
+                             patience(m_shop.config, missing.guess), subject});
     say(Level::info, "precompiling " + subject.words + ", which others include, too ...", {"preamble", subject});
     remove_tree(all.get(), name);
     if (mkdirat(all.get(), name.c_str(), 0700) != 0) return system_text(errno);
     std::string problem = make_preamble(request);
-    if (problem.empty()) problem = m_sources.find_change(source, manifest, blob);
+    if (problem.empty()) problem = m_shop.sources.find_change(source, manifest, blob);
     if (!problem.empty()) give_up_preamble(place);
     remove_unused_preambles(Directory::open(cache.root()));
     return problem;
@@ -120,11 +282,12 @@ std::string Preambles::make(const ManifestView& manifest, std::uint32_t index, c
 bool Preambles::should_make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
     const BlobRow blob = manifest.blob(index);
     // With a single job, the next call would wait for the preamble.
-    if (!m_config.has_preambles || m_config.jobs < 2 || !m_config.launcher.empty() || m_jit.is_forbidden())
+    if (!m_shop.config.has_preambles || m_shop.config.jobs < 2 || !m_shop.config.launcher.empty() ||
+        m_shop.jit.is_forbidden())
         return false;
     if (!manifest.has_slots() || !has_preambles(manifest.recipe(blob.recipe))) return false;
     {
-        const std::lock_guard<std::mutex> guard(m_mutex);
+        const std::lock_guard<std::mutex> guard(m_shop.mutex);
         if (!m_considered.emplace(&manifest, blob.recipe).second) return false;
     }
     std::vector<std::uint32_t> alike;
@@ -138,6 +301,53 @@ bool Preambles::should_make(const ManifestView& manifest, std::uint32_t index, c
     for (std::size_t i = 0; i < alike.size(); i += step, ++looked_at)
         sharing += key_of(manifest, alike[i], archs) == own ? 1 : 0;
     return !own.empty() && sharing * alike.size() + looked_at >= k_least_sharing * looked_at;
+}
+
+Strings preamble_words(const std::string& directory, const std::string& source) {
+    const std::string ready = read_text(directory + k_ready);
+    if (ready.empty()) return {};
+    const std::string text = read_text(source);
+    const std::string_view own = preamble_of(text);
+    if (own.empty() || ready != ready_text(directory, source, own)) return {};
+    const UniqueFd used = open_file(directory, O_RDONLY | O_DIRECTORY);
+    if (used) futimens(used.get(), nullptr);
+    return {"-Xclang", "-include-pch",
+            "-Xclang", directory + k_compiled,
+            "-Xclang", "-preamble-bytes=" + std::to_string(own.size()) + ",1"};
+}
+
+void give_up_preamble(const std::string& directory) {
+    const UniqueFd place = open_file(directory, O_RDONLY | O_DIRECTORY);
+    if (!place) return;
+    remove_contents(place.get());
+    static_cast<void>(open_at(place.get(), file_name_of(k_failed), O_WRONLY | O_CREAT));
+}
+
+std::vector<KeptPreamble> preambles_in(const Directory& root) {
+    std::vector<KeptPreamble> found;
+    const auto all = root.find(LAZYCK_CACHE_PREAMBLES);
+    for (const std::string& name : all ? all->names() : Strings()) {
+        const auto st = all->status_of(name);
+        if (!st) continue;
+        found.push_back({name, st->st_mtime, bytes_in(*all, name)});
+    }
+    std::sort(found.begin(), found.end(),
+              [](const KeptPreamble& a, const KeptPreamble& b) { return a.last_use > b.last_use; });
+    return found;
+}
+
+bool remove_preamble(const Directory& root, const std::string& name) {
+    const auto all = root.find(LAZYCK_CACHE_PREAMBLES);
+    if (all) remove_tree(all->fd(), name);
+    return !all || !all->status_of(name);
+}
+
+void remove_unused_preambles(const Directory& root) {
+    std::size_t number = 0;
+    for (const KeptPreamble& each : preambles_in(root)) {
+        if (++number > k_most_kept || std::time(nullptr) - each.last_use > k_longest_kept)
+            remove_preamble(root, each.name);
+    }
 }
 
 }  // namespace lazyck::rt

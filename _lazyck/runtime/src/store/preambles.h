@@ -1,26 +1,24 @@
-// Decides which precompiled preambles (see preamble.h) are made and used, and makes them.
+// Precompiles preambles, as clangd does: the includes that many blobs begin with are compiled once,
+// and the compile of a blob loads them, with a result that is the same byte for byte. Only clang
+// can do this. Preambles lie in the cache. A process makes one in the background after a compile
+// that similar ones may follow; `lazyck prebuild` makes one before it compiles many blobs.
 #pragma once
 
 #include <cstdint>
-#include <mutex>
+#include <ctime>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "bundle/manifest_view.h"
-#include "platform/config.h"
-#include "store/jit_policy.h"
-#include "store/job_permits.h"
-#include "store/lookup.h"
-#include "store/sources.h"
+#include "cache/directory.h"
+#include "store/missing.h"
 
 namespace lazyck::rt {
 
 class Preambles {
  public:
-    // `mutex` guards which preambles were considered. It is held for moments only.
-    Preambles(const Config& config, const Places& places, const JitPolicy& jit, Lookup& lookup, Sources& sources,
-              JobPermits& permits, std::mutex& mutex);
+    explicit Preambles(Workshop& shop) : m_shop(shop) {}
 
     // Returns the key that is equal for blobs that can share a preamble: a digest of all that
     // decides the preamble's contents. The key is empty if the blob has no preamble.
@@ -33,18 +31,36 @@ class Preambles {
     bool should_make(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
     // Returns the directory of the preamble for a compile of `source`, or an empty string if there
     // is none. Throws CompileError if others could have written it.
-    static std::string find(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
-                            const SourceFile& source, const Cache& cache);
+    static std::string find(const Missing& missing, const SourceFile& source);
 
  private:
-    const Config& m_config;
-    const Places& m_places;
-    const JitPolicy& m_jit;
-    Lookup& m_lookup;
-    Sources& m_sources;
-    JobPermits& m_permits;
-    std::mutex& m_mutex;
+    Workshop& m_shop;
     std::set<std::pair<const void*, std::uint32_t>> m_considered;  // recipes
 };
+
+// Returns the words that make clang load the preamble in `directory` when it compiles the file
+// `source`, and records the use. Returns none if the preamble is missing, damaged, or not the one
+// that the source begins with.
+Strings preamble_words(const std::string& directory, const std::string& source);
+
+// Records in `directory` that a preamble is useless for now, because it could not be made or its
+// users could not be compiled.
+void give_up_preamble(const std::string& directory);
+
+// Describes a preamble below a cache's root.
+struct KeptPreamble {
+    std::string name;
+    std::time_t last_use = 0;
+    std::uint64_t bytes = 0;
+};
+
+// Returns the preambles, the last used ones first.
+std::vector<KeptPreamble> preambles_in(const Directory& root);
+
+// Removes a preamble. Returns whether it is gone.
+bool remove_preamble(const Directory& root, const std::string& name);
+
+// Removes the preambles that were not used for a week, and all but the eight that were used last.
+void remove_unused_preambles(const Directory& root);
 
 }  // namespace lazyck::rt

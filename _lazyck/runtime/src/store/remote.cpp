@@ -40,12 +40,11 @@ bool begins(const std::string& line, const char* word, std::string& rest) {
 
 }  // namespace
 
-RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const EntryKey& key, RemoteCounters& counters)
-    : m_request(request),
-      m_cache(cache),
+RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_compile, Strings to_compile)
+    : m_missing(missing),
       m_key(key),
-      m_counters(counters),
-      m_staging(cache.staging_prefix(key), k_depth_of_staging) {
+      m_to_compile(std::move(to_compile)),
+      m_staging(missing.cache.staging_prefix(key), k_depth_of_staging) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         give_up(system_text(errno));
@@ -55,13 +54,18 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
     const UniqueFd theirs(ends[1]);
     const UniqueFd log = open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
     Command command;
-    command.argv = {m_request.helper, m_request.to_compile.empty() ? "entry" : "compile",
-                    "--key",          key.id().hex(),
-                    "--name",         Cache::entry_name(key),
-                    "--cache",        cache.root(),
-                    "--wait",         decimal(m_request.longest_wait, 0)};
-    if (!m_request.may_compile) command.argv.emplace_back("--only-fetch");
-    command.argv.insert(command.argv.end(), m_request.to_compile.begin(), m_request.to_compile.end());
+    command.argv = {missing.shop.config.remote_helper,
+                    m_to_compile.empty() ? "entry" : "compile",
+                    "--key",
+                    key.id().hex(),
+                    "--name",
+                    Cache::entry_name(key),
+                    "--cache",
+                    missing.cache.root(),
+                    "--wait",
+                    decimal(patience(missing.shop.config, missing.guess), 0)};
+    if (!may_compile) command.argv.emplace_back("--only-fetch");
+    command.argv.insert(command.argv.end(), m_to_compile.begin(), m_to_compile.end());
     CompilePlan plan;
     plan.unset = {"PYTHONHOME"};  // the program may have a Python of its own
     command.environment = plan_environment(plan);
@@ -74,23 +78,23 @@ RemoteEntry::RemoteEntry(const RemoteRequest& request, Cache& cache, const Entry
     const Outcome outcome = run_command(command);
     if (outcome.ending == Ending::succeeded || outcome.ending == Ending::unknown) return;
     const std::string said = read_text(log.get(), 0, k_longest_answer);
-    give_up(outcome.has_started ? outcome.text + (said.empty() ? "" : ": " + said.substr(0, said.find('\n')))
-                                : outcome.text +
-                                      (m_request.to_compile.empty() ? "; install it (pip install 'lazyck[remote]')"
-                                                                    : "; install it (pip install 'lazyck[reapi]')") +
-                                      ", or name it with " LAZYCK_ENV_REMOTE_HELPER);
+    give_up(outcome.has_started
+                ? outcome.text + (said.empty() ? "" : ": " + said.substr(0, said.find('\n')))
+                : outcome.text + "; install it (pip install 'lazyck[" + (m_to_compile.empty() ? "remote" : "reapi") +
+                      "]')" + ", or name it with " LAZYCK_ENV_REMOTE_HELPER);
 }
 
 // Ends the conversation: from here on, the look-up is a miss.
 void RemoteEntry::give_up(const std::string& reason) {
     m_socket = UniqueFd();
-    ++m_counters.skipped;
-    m_problem = m_request.helper + ": " + reason;
+    ++m_missing.shop.counters.remote_skipped;
+    m_problem = m_missing.shop.config.remote_helper + ": " + reason;
     say_once("remote " + reason,
-             std::string(m_request.to_compile.empty() ? "the remote caches (" LAZYCK_ENV_REMOTE ") are"
-                                                      : "the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") is") +
-                 " not asked for " + m_request.subject.words + ": " + m_request.helper + ": " + reason,
-             {"", m_request.subject});
+             std::string(m_to_compile.empty() ? "the remote caches (" LAZYCK_ENV_REMOTE ") are"
+                                              : "the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") is") +
+                 " not asked for " + m_missing.subject.words + ": " + m_missing.shop.config.remote_helper + ": " +
+                 reason,
+             {"", m_missing.subject});
 }
 
 // Reads a line, without its newline. Returns false if the conversation is over.
@@ -141,16 +145,16 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
         }
         if (begins(line, "failed", m_failure)) return Answer::failed;
         if (begins(line, "refused", text)) {
-            ++m_counters.refused;
-            say(Level::warn, text, {"", m_request.subject});
+            ++m_missing.shop.counters.remote_refused;
+            say(Level::warn, text, {"", m_missing.subject});
         } else if (begins(line, "skipped", text)) {
-            ++m_counters.skipped;
+            ++m_missing.shop.counters.remote_skipped;
             m_problem = text;
-            say_once("remote " + text, text, {"", m_request.subject});
+            say_once("remote " + text, text, {"", m_missing.subject});
         } else if (begins(line, "note info", text)) {
-            say(Level::info, text, {"", m_request.subject});
+            say(Level::info, text, {"", m_missing.subject});
         } else if (begins(line, "note warn", text)) {
-            say_once("remote " + text, text, {"", m_request.subject});
+            say_once("remote " + text, text, {"", m_missing.subject});
         } else if (begins(line, "pid", text)) {
             std::string_view number = text;
             end_orphan(static_cast<pid_t>(take_integer(number).value_or(0)));
@@ -166,12 +170,12 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
 // is one.
 void RemoteEntry::keep_log(const std::string& otherwise) {
     if (is_file_in(m_staging.fd(), k_compiler_log)) {
-        publish(m_staging.fd(), k_compiler_log, m_cache.log_path(m_key));
+        publish(m_staging.fd(), k_compiler_log, m_missing.cache.log_path(m_key));
         return;
     }
     const UniqueFd log = open_at(m_staging.fd(), "log", O_WRONLY | O_APPEND);
     if (!otherwise.empty() && log && write_all(log.get(), otherwise))
-        publish(m_staging.fd(), "log", m_cache.log_path(m_key));
+        publish(m_staging.fd(), "log", m_missing.cache.log_path(m_key));
 }
 
 void RemoteEntry::fail_there() {
@@ -179,11 +183,11 @@ void RemoteEntry::fail_there() {
     const bool is_final = begins(m_failure, "final", reason);
     if (!is_final) begins(m_failure, "passing", reason);
     keep_log("");
-    const std::string log = m_cache.log_path(m_key);
-    const std::string message = "lazyck: cannot compile blob '" + visible(m_request.subject.blob) + "' for " +
-                                m_request.subject.arch + ": " + visible(reason) +
+    const std::string log = m_missing.cache.log_path(m_key);
+    const std::string message = "lazyck: cannot compile blob '" + visible(m_missing.subject.blob) + "' for " +
+                                m_missing.subject.arch + ": " + visible(reason) +
                                 "\n  (by the compile service that " LAZYCK_ENV_REMOTE_COMPILE " names)\n  log: " + log;
-    const FailureParts parts = {m_request.subject.blob, log, ""};
+    const FailureParts parts = {m_missing.subject.blob, log, ""};
     if (!is_final) fail(message, parts);
     fail_for_good(
         message + "\n  later calls in this process will not try again, unless it calls lazyck_clear_failures()", parts);
@@ -198,20 +202,18 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
             struct stat st;
             const bool is_ours = fstat(file.get(), &st) == 0 && fchmod(file.get(), (st.st_mode & 0755) | 0600) == 0;
             if (!is_ours || fsync(file.get()) != 0) fail_system("cannot keep what was fetched", errno);
-            const std::string path = m_cache.entry_path(m_key);
-            ++m_counters.hits;
-            if (m_key.is_text) {
-                send("kept " + path);
-                return file;
+            const std::string path = m_missing.cache.entry_path(m_key);
+            ++m_missing.shop.counters.remote_hits;
+            if (!m_key.is_text) {
+                keep_log("[fetched from " + visible(m_label) + "]\n");
+                publish(m_staging.fd(), k_fetched, path);
             }
-            keep_log("[fetched from " + visible(m_label) + "]\n");
-            publish(m_staging.fd(), k_fetched, path);
             send("kept " + path);
             return file;
         }
-        ++m_counters.refused;
-        say(Level::warn, "what " + m_label + " has for " + m_request.subject.words + " is refused: " + fault,
-            {"", m_request.subject});
+        ++m_missing.shop.counters.remote_refused;
+        say(Level::warn, "what " + m_label + " has for " + m_missing.subject.words + " is refused: " + fault,
+            {"", m_missing.subject});
         send("bad " + fault.substr(0, k_longest_answer / 2));
         m_problem = m_label + ": what it made is refused: " + fault;
         if (bad == k_most_bad) give_up("it keeps offering bad entries");
@@ -221,5 +223,23 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
 }
 
 void RemoteEntry::made(const std::string& path) { send("made " + path); }
+
+std::unique_ptr<RemoteEntry> ask_remotes(const Missing& missing, const EntryKey& key, bool may_compile) {
+    if (!missing.shop.config.has_remote) return nullptr;
+    return std::make_unique<RemoteEntry>(missing, key, may_compile && !missing.shop.jit.is_forbidden());
+}
+
+UniqueFd compile_at_service(const Missing& missing, std::string& origin, std::string& problem) {
+    Strings words = {"--from", missing.shop.places.library, "--expect", decimal(missing.guess.blob.seconds, 0)};
+    if (missing.manifest.has_arch_flags(missing.blob.recipe)) {
+        for (const std::string& arch : missing.key.archs) words.insert(words.end(), {"--arch", arch});
+    }
+    words.insert(words.end(), {"--", missing.blob.name});
+    RemoteEntry service(missing, missing.key, true, words);
+    UniqueFd made = service.fetch(missing.symbols);
+    origin = "remote " + service.label();
+    problem = made ? "" : service.problem();
+    return made;
+}
 
 }  // namespace lazyck::rt

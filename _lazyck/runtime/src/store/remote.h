@@ -5,37 +5,22 @@
 // it has the entry.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
+#include <memory>
 #include <string>
 
-#include "base/text.h"
-#include "cache/cache.h"
-#include "platform/files.h"
-#include "platform/messages.h"
 #include "platform/staging.h"
+#include "store/missing.h"
 
 namespace lazyck::rt {
 
-struct RemoteCounters {
-    std::atomic<std::uint64_t> hits{0};     // entries that came from remotes
-    std::atomic<std::uint64_t> refused{0};  // invalid entries, or not signed by a trusted key
-    std::atomic<std::uint64_t> skipped{0};  // times that a remote was down or slow
-};
-
-struct RemoteRequest {
-    std::string helper;       // a path, or a name to look up in PATH
-    Subject subject;          // the blob, for messages
-    double longest_wait = 0;  // seconds to wait while another host compiles it
-    bool may_compile = true;  // false: fetch it if it is there, but wait for no other host
-    Strings to_compile;       // for a compile service: the words that tell what to compile; empty: ask the caches
-};
-
 class RemoteEntry {
  public:
-    // Starts the helper. A failure of the helper is reported and counts as a miss. Throws
-    // CompileError only if a compile would fail too. The caller holds the blob's lock.
-    RemoteEntry(const RemoteRequest& request, Cache& cache, const EntryKey& key, RemoteCounters& counters);
+    // Starts the helper, which looks for the entry of `key`, that of `missing` or of its text.
+    // Without `may_compile`, it waits for no other host. `to_compile` has the words that tell a
+    // compile service what to compile; without them, the caches are asked. A failure of the helper
+    // is reported and counts as a miss. Throws CompileError only if a compile would fail too. The
+    // caller holds the blob's lock.
+    RemoteEntry(const Missing& missing, const EntryKey& key, bool may_compile, Strings to_compile = {});
 
     // Returns the entry if a remote has one that is whole and defines `symbols`. The entry is open
     // and published in the cache; for the key of a text, it is open but not published. Otherwise
@@ -63,15 +48,22 @@ class RemoteEntry {
     void keep_log(const std::string& otherwise);
     [[noreturn]] void fail_there();
 
-    const RemoteRequest m_request;
-    Cache& m_cache;
+    const Missing& m_missing;
     const EntryKey m_key;
-    RemoteCounters& m_counters;
+    const Strings m_to_compile;
     StagingDirectory m_staging;
     UniqueFd m_socket;
     std::string m_read;  // what was read beyond the last line
     std::string m_label, m_problem;
     std::string m_failure;  // "final TEXT" or "passing TEXT"
 };
+
+// Asks the remote caches for the entry of `key`, which is that of `missing` or of its text. Returns
+// null if there are no remote caches.
+std::unique_ptr<RemoteEntry> ask_remotes(const Missing& missing, const EntryKey& key, bool may_compile);
+
+// Returns the entry, open, as a compile service made it, or an empty descriptor with the reason in
+// `problem`. Throws CompileError if its compiler refused the code.
+UniqueFd compile_at_service(const Missing& missing, std::string& origin, std::string& problem);
 
 }  // namespace lazyck::rt

@@ -17,6 +17,16 @@ struct Places {
     Strings roots;  // where the bundle may be
 };
 
+// Returns where the bundle may be, in the order of preference. `given` (LAZYCK_ROOT) excludes all
+// others. Else the first is "lazyck" beside the library, which travels with it; the second is
+// `baked` (from the manifest), which may be relative to the library's directory. The result is
+// empty if the library's path is unknown and neither `given` nor an absolute `baked` is there.
+Strings bundle_roots(const std::string& given, const std::string& baked, const std::string& library);
+
+// Returns the path of the library of `manifest` in `directory`. The file name need not be the
+// soname.
+std::string library_in(const std::string& directory, const ManifestView& manifest);
+
 // The source of a blob, and the root of the bundle.
 struct SourceFile {
     std::string root, path;

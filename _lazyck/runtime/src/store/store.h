@@ -4,26 +4,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include "bundle/manifest_view.h"
-#include "cache/caches.h"
 #include "cache/entry.h"
 #include "cache/named_copies.h"
-#include "platform/config.h"
-#include "record/events.h"
-#include "store/counters.h"
-#include "store/jit_policy.h"
-#include "store/job_permits.h"
-#include "store/local_compile.h"
-#include "store/lookup.h"
-#include "store/missing.h"
+#include "lazyck_abi.h"
 #include "store/preambles.h"
-#include "store/remotes.h"
-#include "store/sources.h"
+#include "store/remote.h"
 
 namespace lazyck::rt {
 
@@ -31,7 +19,8 @@ class Store {
  public:
     // With `may_stand_in`, a store that cannot write the cache compiles into another place, for
     // this process only.
-    Store(const Config& config, Places places, bool may_stand_in = false);
+    Store(const Config& config, Places places, bool may_stand_in = false)
+        : shop(config, std::move(places)), m_may_stand_in(may_stand_in) {}
 
     // Returns the verified entry of blob `index` for `archs`: what `find` finds, or else what
     // `make` compiles. Throws CompileError, also if compiling is forbidden.
@@ -55,26 +44,9 @@ class Store {
     // user's own cache.
     bool is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path);
 
-    // Returns the key by which the entry is looked up.
-    EntryKey key_of(const ManifestView& manifest, const BlobRow& blob, const Strings& archs) const {
-        return m_lookup.key_of(manifest, blob, archs);
-    }
-
-    // Sets the cache directory. Throws CompileError if `path` cannot be a cache.
-    void set_cache_dir(const std::string& path) { m_lookup.set_cache_dir(path); }
-
-    // Lets the next compile try again to write where writing failed before.
-    void forget_bad_places() { m_lookup.forget_bad_places(); }
-
-    JitPolicy& jit() { return m_jit; }
-    JobPermits& permits() { return m_permits; }
     Preambles& preambles() { return m_preambles; }
     // Returns the expected cost of the blob's compile, by earlier ones.
     Guess expected_cost(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-
-    // Returns the file in which events of this library are recorded, or an empty string if there is
-    // no cache.
-    std::string history(const ManifestView& manifest) { return m_lookup.history(manifest); }
 
     // Writes pending events at the end of the process, and removes the files that were for this
     // process alone.
@@ -86,16 +58,16 @@ class Store {
     void after_fork_in_parent();
     void after_fork_in_child();
 
-    const Config& config() const { return m_config; }
-    Counters& counters() { return m_counters; }
-    Events& events() { return m_events; }
     NamedCopies& named_copies() { return *m_copies; }
+
+    Workshop shop;
 
  private:
     // Returns nothing if compiling is not permitted and no remote cache has the entry.
     std::optional<Entry> make_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                         bool may_compile, Caches& caches);
-    // Sets `service_problem` if a compile service was to compile the entry and did not.
+    // Makes the entry unless another process does first. Sets `service_problem` if a compile service
+    // was to compile the entry and did not.
     std::optional<Entry> make_in_turn(const Missing& missing, bool may_compile, std::string& service_problem);
     // Returns the entry, open, from a remote cache or from a compile service.
     UniqueFd fetch(const Missing& missing, RemoteEntry* remote, bool may_compile, std::string& origin,
@@ -103,19 +75,8 @@ class Store {
     void bound(Cache& cache);
     [[noreturn]] void fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const;
 
-    const Config m_config;
-    const Places m_places;
-    Counters m_counters;
-    Events m_events;
-    JitPolicy m_jit;
-    std::mutex m_mutex;  // held for moments only; guards what m_lookup and m_preambles remember
-    Lookup m_lookup;
-    Sources m_sources;
-    JobPermits m_permits;
-    Preambles m_preambles;
-    Remotes m_remotes;
-    const Workshop m_workshop;
-    std::unique_ptr<NamedCopies> m_copies;
+    Preambles m_preambles{shop};
+    std::unique_ptr<NamedCopies> m_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
     const bool m_may_stand_in;
 };
 

@@ -25,10 +25,10 @@
 #include "cache/archive.h"
 #include "cache/directory.h"
 #include "cache/texts.h"
-#include "compile/preamble.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"
 #include "platform/messages.h"
+#include "store/preambles.h"
 
 namespace lazyck::rt {
 
