@@ -29,7 +29,7 @@ def ask_in_guard(w: World, s: State, t: int) -> Next:
         yield "asks the loader, leaves the guard", move(alter(s, w.process_of[t], guard=DONE), t, "claim")
 
 
-@step("library/entries.cpp obtain")
+@step("library/entries.cpp obtain_entry")
 def claim(w: World, s: State, t: int) -> Next:
     """Shares another thread's result, waits for one, or begins to work, in the first block under
     the mutex of States."""
@@ -50,13 +50,13 @@ def claim(w: World, s: State, t: int) -> Next:
         yield "is the one who works on the blob", move(alter(s, w.process_of[t], busy=busy), t, "look", seen=seen)
 
 
-@step("library/entries.cpp obtain")
+@step("library/entries.cpp obtain_entry")
 def wait(w: World, s: State, t: int) -> Next:
     """Sleeps in States::wait until `notify`."""
     yield from ()
 
 
-@step("library/entries.cpp obtain")
+@step("library/entries.cpp obtain_entry")
 def settle(w: World, s: State, t: int) -> Next:
     """Tells the process's other threads the result (`settle`), under the mutex of States."""
     process, blob, has = process_of(w, s, t), w.task[t].blob, s.threads[t].has
@@ -73,7 +73,7 @@ def settle(w: World, s: State, t: int) -> Next:
     yield f"settles: {has}", move(s, t, "notify")
 
 
-@step("library/entries.cpp obtain")
+@step("library/entries.cpp obtain_entry")
 def notify(w: World, s: State, t: int) -> Next:
     """Wakes the threads of its process that wait, for whichever blob (States::notify_all)."""
     if w.mutation != "notify forgotten":
@@ -112,7 +112,7 @@ def leave_loader(w: World, s: State, t: int) -> Next:
     yield "leaves dlopen", move(alter(s, w.process_of[t], loader=NOBODY), t, "done")
 
 
-@step("library/activity.cpp stay_loaded", asks_loader=True)
+@step("library/states.cpp stay_loaded", asks_loader=True)
 def ask_loader(w: World, s: State, t: int) -> Next:
     """Pins the library before the mutex is taken."""
     if w.mutation == "loader asked with the mutex":
@@ -123,7 +123,7 @@ def ask_loader(w: World, s: State, t: int) -> Next:
         yield "asks the loader", move(s, t, "record")
 
 
-@step("library/activity.cpp stay_loaded", asks_loader=True)
+@step("library/states.cpp stay_loaded", asks_loader=True)
 def ask_with_mutex(w: World, s: State, t: int) -> Next:
     """Asks the loader while every call wants the mutex, in a mutation."""
     if may_enter_loader(w, s, t):

@@ -15,6 +15,7 @@
 #include "lazyck.h"
 #include "lazyck_abi.h"
 #include "library/library.h"
+#include "library/prefetching.h"
 #include "platform/floating_point.h"
 
 #define LAZYCK_EXPORT extern "C" __attribute__((visibility("default"), used))
@@ -50,12 +51,14 @@ const char* last_error() {
     return text == nullptr ? "" : static_cast<const char*>(text);
 }
 
-// Returns the result of `work`, or -1 after it kept the text of the exception.
+// Returns the result of `work`, or 0 if it has none, or -1 after it kept the text of the exception.
 template <typename Work>
 int guarded(Work work) {
     const lazyck::rt::DefaultFloatingPoint ours;
     try {
-        return work();
+        if constexpr (!std::is_void_v<decltype(work())>) return work();
+        work();
+        return 0;
     } catch (const std::exception& e) {
         set_last_error(e.what());
     } catch (...) {
@@ -64,25 +67,25 @@ int guarded(Work work) {
     return -1;
 }
 
+// Fills a struct of the interface, of which the caller has `to->size` bytes, with what `make` returns.
+template <typename T, typename Make>
+void fill(T* to, Make make) {
+    if (to == nullptr || to->size < sizeof to->size) throw std::runtime_error("lazyck: set `size` first");
+    T made = make();
+    made.size = std::min<std::uint64_t>(to->size, sizeof made);
+    std::memcpy(static_cast<void*>(to), &made, made.size);
+}
+
 }  // namespace
 
 LAZYCK_EXPORT int lazyck_abi_version(void) { return LAZYCK_API_VERSION; }
 
 LAZYCK_EXPORT int lazyck_set_cache_dir(const char* path) {
-    return guarded([=] {
-        Library::get().set_cache_dir(path == nullptr ? "" : path);
-        return 0;
-    });
+    return guarded([=] { Library::get().set_cache_dir(path == nullptr ? "" : path); });
 }
 
 LAZYCK_EXPORT int lazyck_get_stats(lazyck_stats* stats) {
-    return guarded([=] {
-        if (stats == nullptr || stats->size < sizeof stats->size) throw std::runtime_error("lazyck: set `size` first");
-        lazyck_stats now = Library::get().stats();
-        now.size = std::min<std::uint64_t>(stats->size, sizeof now);
-        std::memcpy(stats, &now, now.size);
-        return 0;
-    });
+    return guarded([=] { fill(stats, [] { return Library::get().stats(); }); });
 }
 
 // This alias is always this library's own function, whichever library's function has the plain name
@@ -94,14 +97,13 @@ LAZYCK_EXPORT int lazyck_prefetch(const char* pattern) {
 }
 
 LAZYCK_EXPORT int lazyck_blob_count(void) {
-    return guarded([] { return static_cast<int>(Library::get().blob_count()); });
+    return guarded([] { return static_cast<int>(Library::get().core.blobs.count()); });
 }
 
 LAZYCK_EXPORT const char* lazyck_blob_name(int index) {
     const char* name = nullptr;
     guarded([&] {
-        if (index >= 0) name = Library::get().blob_name(static_cast<lazyck::rt::BlobId>(index));
-        return 0;
+        if (index >= 0) name = Library::get().core.blobs.name(static_cast<lazyck::rt::BlobId>(index));
     });
     return name;
 }
@@ -111,7 +113,7 @@ LAZYCK_EXPORT int lazyck_is_cached(const char* blob) {
 }
 
 LAZYCK_EXPORT int lazyck_forbid_jit(int is_forbidden) {
-    return guarded([=] { return Library::get().forbid_jit(is_forbidden != 0) ? 1 : 0; });
+    return guarded([=] { return Library::get().core.store.shop.jit.forbid(is_forbidden != 0) ? 1 : 0; });
 }
 
 // This begins nothing, so that another lazy library can ask at its own first use.
@@ -121,21 +123,15 @@ LAZYCK_EXPORT int lazyck_ready(int is_ready) {
 }
 
 LAZYCK_EXPORT int lazyck_drain(double seconds) {
-    return guarded([=] { return Library::get().drain(seconds) ? 1 : 0; });
+    return guarded([=] { return Library::get().core.states.drain(seconds) ? 1 : 0; });
 }
 
 LAZYCK_EXPORT int lazyck_record(const char* path) {
-    return guarded([=] {
-        Library::get().record(path == nullptr ? "" : path);
-        return 0;
-    });
+    return guarded([=] { Library::get().recorder.record(path == nullptr ? "" : path); });
 }
 
 LAZYCK_EXPORT int lazyck_speculate(const char* profile) {
-    return guarded([=] {
-        Library::get().speculate(profile == nullptr ? "" : profile);
-        return 0;
-    });
+    return guarded([=] { Library::get().speculation.follow(profile == nullptr ? "" : profile); });
 }
 
 struct lazyck_job {
@@ -143,22 +139,27 @@ struct lazyck_job {
     std::string error;
 };
 
-LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers) {
+// Returns a job that `begin` began for a library, or null after it kept the text of the exception.
+template <typename Begin>
+static lazyck_job* begin_job(Begin begin) {
     auto job = std::make_unique<lazyck_job>();
     const int status = guarded([&] {
-        job->prefetch = Library::get().prefetching().begin(lazyck::rt::Strings(blobs, blobs + count), workers);
-        return 0;
+        Library& library = Library::get();
+        job->prefetch = begin(library.core, library.readiness);
     });
     return status == 0 ? job.release() : nullptr;
 }
 
-LAZYCK_EXPORT lazyck_job* lazyck_job_replay(const char* profile, unsigned workers) {
-    auto job = std::make_unique<lazyck_job>();
-    const int status = guarded([&] {
-        job->prefetch = Library::get().prefetching().begin(std::string(profile == nullptr ? "" : profile), workers);
-        return 0;
+LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers) {
+    return begin_job([=](auto& core, auto& readiness) {
+        return lazyck::rt::prefetch_names(core, readiness, {blobs, blobs + count}, workers);
     });
-    return status == 0 ? job.release() : nullptr;
+}
+
+LAZYCK_EXPORT lazyck_job* lazyck_job_replay(const char* profile, unsigned workers) {
+    return begin_job([=](auto& core, auto& readiness) {
+        return lazyck::rt::prefetch_profile(core, readiness, profile == nullptr ? "" : profile, workers);
+    });
 }
 
 LAZYCK_EXPORT int lazyck_job_wait(lazyck_job* job, double seconds, lazyck_progress* progress) {
@@ -167,15 +168,9 @@ LAZYCK_EXPORT int lazyck_job_wait(lazyck_job* job, double seconds, lazyck_progre
         const lazyck::rt::PrefetchProgress now = job->prefetch->wait(seconds);
         job->error = now.error;
         if (progress != nullptr) {
-            if (progress->size < sizeof progress->size) throw std::runtime_error("lazyck: set `size` first");
-            lazyck_progress out = {};
-            out.size = std::min<std::uint64_t>(progress->size, sizeof out);
-            out.total = now.total;
-            out.ready = now.ready;
-            out.failed = now.failed;
-            out.is_over = now.is_over ? 1 : 0;
-            out.left = now.left;
-            std::memcpy(progress, &out, out.size);
+            fill(progress, [&]() -> lazyck_progress {
+                return {0, now.total, now.ready, now.failed, now.is_over ? 1u : 0u, now.left};
+            });
         }
         return now.is_over ? 1 : 0;
     });
@@ -192,10 +187,10 @@ LAZYCK_EXPORT void lazyck_job_free(lazyck_job* job) { delete job; }
 LAZYCK_EXPORT int lazyck_set_listener(lazyck_listener listener, void* data) {
     return guarded([=] {
         if (listener == nullptr) {
-            Library::get().set_listener(nullptr);
-            return 0;
+            Library::get().core.store.shop.events.set_listener(nullptr);
+            return;
         }
-        Library::get().set_listener([=](bool has_ended, const lazyck::rt::Event& event) {
+        Library::get().core.store.shop.events.set_listener([=](bool has_ended, const lazyck::rt::Event& event) {
             lazyck_event out = {};
             out.size = sizeof out;
             out.kind = event.kind;
@@ -212,7 +207,6 @@ LAZYCK_EXPORT int lazyck_set_listener(lazyck_listener listener, void* data) {
             out.expected = event.expected;
             listener(&out, data);
         });
-        return 0;
     });
 }
 

@@ -6,8 +6,8 @@
 #include "base/failure.h"
 #include "base/machine.h"
 #include "bundle/arch.h"
+#include "bundle/units.h"
 #include "lazyck_abi.h"
-#include "library/stubs.h"
 
 namespace lazyck::rt {
 
@@ -74,15 +74,54 @@ const char* Blobs::name(BlobId index) const {
     return at.manifest.blob(at.index).name;
 }
 
+std::optional<BlobId> Blobs::find(const std::string& name) const {
+    for (BlobId i = 0; i < count(); ++i) {
+        if (name == this->name(i)) return first() + i;
+    }
+    return std::nullopt;
+}
+
 std::unordered_map<std::string, BlobId> Blobs::ids_by_name() const {
     std::unordered_map<std::string, BlobId> ids;
     for (BlobId i = 0; i < count(); ++i) ids.emplace(name(i), first() + i);
     return ids;
 }
 
-const ManifestView& Blobs::parts_by(BlobId blob, const char* table) const {
-    const ManifestRow at = row(blob);
-    return parts(blob).full.get([&] { return at.manifest.parts(at.index, lines_of_table(table)); });
+const HostUnit& Blobs::host_unit(const std::string& source, const char* table) const {
+    if (table[0] != '\0') {
+        if (const auto blob = find(source)) return host_unit_of_blob(*blob, table);
+        fail("lazyck: " + m_path + ": its manifest does not have the blob '" + visible(source) +
+             "', whose kernels it registers");
+    }
+    const auto& all = m_host_units.get([this] {
+        std::unordered_map<std::string, HostUnit> units;
+        for (std::uint32_t i = 0; i < manifest().blob_count(); ++i) {
+            const BlobRow blob = manifest().blob(i);
+            if (blob.kernel[0] == '\0') continue;
+            HostUnit& unit = units[host_unit_of(blob)];
+            if (kernel_of(blob)[0] == '*')
+                unit.whole = first() + i;
+            else
+                unit.kernels.emplace(manifest().symbol_name(blob.first_symbol), first() + i);
+        }
+        return units;
+    });
+    const auto found = all.find(source);
+    if (found == all.end()) fail("lazyck: " + m_path + ": its manifest does not have the kernels that it registers");
+    return found->second;
+}
+
+const HostUnit& Blobs::host_unit_of_blob(BlobId blob, const char* table) const {
+    return parts(blob).host_unit.get([&] {
+        const ManifestRow at = row(blob);
+        const ManifestView& all =
+            parts(blob).full.get([&] { return at.manifest.parts(at.index, lines_of_table(table)); });
+        HostUnit unit;
+        unit.whole = part_of(blob, ManifestView::k_whole_device);
+        for (std::uint32_t i = ManifestView::k_first_kernel; i < all.blob_count(); ++i)
+            unit.kernels.emplace(all.symbols_of(all.blob(i)).at(0), part_of(blob, i));
+        return unit;
+    });
 }
 
 Strings Blobs::archs_here(BlobId blob) const {

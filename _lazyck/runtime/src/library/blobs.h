@@ -1,8 +1,10 @@
 // The blobs of the lazy library that this runtime is linked into, as its manifests describe them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +13,14 @@
 #include "bundle/manifest_view.h"
 #include "platform/config.h"
 #include "platform/files.h"
+
+// _lazyck/postbuild/link/stubs.py defines these in each lazy library.
+extern "C" {
+extern __attribute__((visibility("hidden"))) std::atomic<void*> lazyck_slots[];
+extern __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
+extern __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest[];
+extern __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest_end[];
+}
 
 namespace lazyck::rt {
 
@@ -22,6 +32,14 @@ using BlobId = std::uint64_t;
 struct ManifestRow {
     const ManifestView& manifest;
     std::uint32_t index;
+
+    BlobRow blob() const { return manifest.blob(index); }
+};
+
+// The device code of a host unit.
+struct HostUnit {
+    BlobId whole = 0;
+    std::unordered_map<std::string, BlobId> kernels;  // by symbol
 };
 
 // A call of a lazy function, and the address that it comes from, or null if that is not known.
@@ -59,11 +77,16 @@ class Blobs {
     std::uint32_t count() const;
     // Returns the name of the blob number `index` of those, or nullptr if there is none.
     const char* name(BlobId index) const;
+    // Returns the blob of this name, if there is one.
+    std::optional<BlobId> find(const std::string& name) const;
     std::unordered_map<std::string, BlobId> ids_by_name() const;
 
     static BlobId part_of(BlobId blob, std::uint32_t part) { return blob | (BlobId{part} + 1) << 32; }
-    // Returns all parts of a blob, with the kernels of the table of its host unit.
-    const ManifestView& parts_by(BlobId blob, const char* table) const;
+    // Returns the host unit `source`, by the table that it registered or, if that is empty, by the
+    // manifest. Throws CompileError.
+    const HostUnit& host_unit(const std::string& source, const char* table) const;
+    // Returns the host unit of a blob, by the table that came with the loaded host unit.
+    const HostUnit& host_unit_of_blob(BlobId blob, const char* table) const;
 
     // Returns what a blob is compiled for if this thread calls it. Throws CompileError.
     Strings archs_here(BlobId blob) const;
@@ -75,6 +98,7 @@ class Blobs {
     // The parts of a blob: those that the manifest alone tells, and all of them.
     struct Parts {
         Lasting<ManifestView> plain, full;
+        Lasting<HostUnit> host_unit;
     };
     Parts& parts(BlobId blob) const;
 
@@ -84,6 +108,7 @@ class Blobs {
     MappedFile m_fallback_file;
     ManifestView m_fallback;
     mutable Lasting<std::unique_ptr<Parts[]>> m_parts;
+    mutable Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;  // of the manifest, by name
 };
 
 }  // namespace lazyck::rt

@@ -12,7 +12,6 @@
 
 #include "base/failure.h"
 #include "bundle/units.h"
-#include "library/activity.h"
 #include "platform/messages.h"
 #include "platform/parallel.h"
 #include "platform/process.h"
@@ -21,98 +20,17 @@
 
 namespace lazyck::rt {
 
-std::shared_ptr<const Entry> Entries::find(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
-    {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
-        const BlobState& state = m_states.of(blob);
-        if (state.entry) return state.entry;
-        if (state.is_failure_final && state.failed_archs == archs && state.failure) throw CompileError(*state.failure);
-        if (state.is_busy && state.owner_pid == getpid()) return nullptr;
-    }
-    std::optional<Entry> found = find_in_cache(blob, archs, may_go_by_kernel);
-    if (!found) return nullptr;
-    const auto entry = std::make_shared<const Entry>(std::move(*found));
-    const std::lock_guard<std::mutex> guard(m_states.mutex());
-    BlobState& state = m_states.of(blob);
-    if (!state.entry) state.entry = entry;
-    return state.entry;
-}
-
-std::shared_ptr<const Entry> Entries::obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
-    const ManifestRow at = m_blobs.row(blob);
-    const char* const name = at.manifest.blob(at.index).name;
-    m_store.shop.events.prepare();
-    if (m_store.shop.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
-    const Range range(std::string("lazyck compile ") + name);
-    {
-        std::unique_lock<std::mutex> lock(m_states.mutex());
-        BlobState& state = m_states.of(blob);  // references into an unordered_map stay valid
-        const std::uint64_t seen = state.attempts;
-        while (state.is_busy && state.owner_pid == getpid()) {
-            if (state.owner == std::this_thread::get_id()) {
-                fail("lazyck: blob '" + visible(name) + "' was called while this thread compiles it");
-            }
-            m_states.wait(lock);
-        }
-        if (state.entry) return state.entry;
-        const bool is_answered = state.attempts != seen || (state.is_failure_final && state.failed_archs == archs);
-        if (is_answered && state.failure) throw CompileError(*state.failure);
-        state.is_busy = true;
-        state.owner_pid = getpid();
-        state.owner = std::this_thread::get_id();
-    }
-    std::shared_ptr<const Entry> entry;
-    std::shared_ptr<const CompileError> failure;
-    bool is_final = false;
-    const auto settle = [&] {
-        {
-            const std::lock_guard<std::mutex> guard(m_states.mutex());
-            BlobState& state = m_states.of(blob);
-            state.is_busy = false;
-            ++state.attempts;
-            state.entry = entry;
-            state.failure = failure;
-            state.is_failure_final = is_final;
-            state.failed_archs = archs;
-        }
-        m_states.notify_all();
-    };
-    try {
-        entry = std::make_shared<const Entry>(make(blob, archs, may_go_by_kernel));
-    } catch (const CompileError& e) {
-        failure = std::make_shared<const CompileError>(e);
-        is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;
-    } catch (...) {
-        settle();
-        throw;
-    }
-    settle();
-    if (failure) throw CompileError(*failure);  // as the public type, whatever kind it was
-    return entry;
-}
-
-bool Entries::is_cached(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
-    const auto is_there = [&](const ManifestRow& at) {
-        const std::vector<Strings> entries = archs_of_entries(at.manifest.blob(at.index), archs);
-        return std::all_of(entries.begin(), entries.end(), [&](const Strings& each) {
-            std::string path;
-            return m_store.is_cached(at.manifest, at.index, each, path);
-        });
-    };
-    const ManifestRow at = m_blobs.row(blob);
-    if (is_there(at)) return true;
-    return may_go_by_kernel && at.manifest.has_parts(at.index) &&
-           is_there(m_blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit)));
-}
+namespace {
 
 // Returns the entries that `get` gets for `archs` as one, or nothing if one is missing. Several are
 // made at the same time.
-std::optional<Entry> Entries::each_entry(const ManifestRow& at, const Strings& archs,
-                                         const std::function<std::optional<Entry>(const Strings&)>& get) {
+std::optional<Entry> each_entry(Core& core, const ManifestRow& at, const Strings& archs,
+                                const std::function<std::optional<Entry>(const Strings&)>& get) {
     const std::vector<Strings> wanted = archs_of_entries(at.manifest.blob(at.index), archs);
     if (wanted.size() == 1) return get(wanted.front());
     std::vector<std::optional<Entry>> entries(wanted.size());
-    for_each_in_parallel(wanted.size(), m_store.shop.config.jobs, [&](std::size_t i) { entries[i] = get(wanted[i]); });
+    for_each_in_parallel(wanted.size(), core.store.shop.config.jobs,
+                         [&](std::size_t i) { entries[i] = get(wanted[i]); });
     for (const auto& each : entries) {
         if (!each) return std::nullopt;
     }
@@ -128,24 +46,53 @@ std::optional<Entry> Entries::each_entry(const ManifestRow& at, const Strings& a
 }
 
 // Returns a blob's entry in a cache: that of all of the blob, or else that of its host unit.
-std::optional<Entry> Entries::find_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
-    const ManifestRow at = m_blobs.row(blob);
-    const auto find_one = [&](const Strings& each) { return m_store.find(at.manifest, at.index, each); };
-    std::optional<Entry> found = each_entry(at, archs, find_one);
+std::optional<Entry> find_in_cache(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+    const ManifestRow at = core.blobs.row(blob);
+    const auto find_one = [&](const Strings& each) { return core.store.find(at.manifest, at.index, each); };
+    std::optional<Entry> found = each_entry(core, at, archs, find_one);
     if (found || !may_go_by_kernel || !at.manifest.has_parts(at.index)) return found;
-    const ManifestRow part = m_blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
-    found = m_store.find(part.manifest, part.index, archs);
+    const ManifestRow part = core.blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
+    found = core.store.find(part.manifest, part.index, archs);
     if (found) found->is_host_unit = true;
     return found;
+}
+
+// Precompiles the headers that other blobs include, too, in the background after a compile.
+void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs) {
+    try {
+        if (!core.store.preambles().should_make(at.manifest, at.index, archs)) return;
+    } catch (const CompileError&) {
+        return;  // a blob's own call will report what is wrong with it
+    }
+    stay_loaded();
+    start_thread([&core, at, archs, activity = std::make_shared<Activity>(core.states)] {
+        try {
+            const std::string problem = core.store.preambles().make(at.manifest, at.index, archs);
+            if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
+        } catch (const std::exception& e) {
+            say(Level::debug, std::string("no precompiled preamble: ") + e.what());
+        }
+    });
+}
+
+Entry make_whole(Core& core, const ManifestRow& at, const Strings& archs) {
+    // Of several entries, some may be cached.
+    const auto make_one = [&](const Strings& each) -> std::optional<Entry> {
+        return each.size() == archs.size() ? core.store.make(at.manifest, at.index, each)
+                                           : core.store.obtain(at.manifest, at.index, each);
+    };
+    Entry entry = *each_entry(core, at, archs, make_one);
+    if (entry.seconds > 0) make_preamble_later(core, at, archs);
+    return entry;
 }
 
 // Makes a blob's entry, which no cache holds: that of all of the blob, or of its host unit. If the
 // compiler's steps cannot be taken apart, or fail, the blob's own command is run, and reports the
 // error.
-Entry Entries::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
-    const ManifestRow at = m_blobs.row(blob);
-    if (!may_go_by_kernel || !at.manifest.has_parts(at.index)) return make_whole(at, archs);
-    const ManifestRow part = m_blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
+Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+    const ManifestRow at = core.blobs.row(blob);
+    if (!may_go_by_kernel || !at.manifest.has_parts(at.index)) return make_whole(core, at, archs);
+    const ManifestRow part = core.blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
     const auto apart = [&](auto get) -> std::optional<Entry> {
         try {
             std::optional<Entry> entry = get(part.manifest, part.index, archs);
@@ -156,50 +103,107 @@ Entry Entries::make(BlobId blob, const Strings& archs, bool may_go_by_kernel) {
             return std::nullopt;
         }
     };
-    if (m_store.shop.jit.is_forbidden()) {
-        if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
-        auto fetched = apart([&](auto&&... words) { return m_store.fetch(words...); });
-        return fetched ? std::move(*fetched) : make_whole(at, archs);
+    if (core.store.shop.jit.is_forbidden()) {
+        if (auto fetched = core.store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
+        auto fetched = apart([&](auto&&... words) { return core.store.fetch(words...); });
+        return fetched ? std::move(*fetched) : make_whole(core, at, archs);
     }
-    if (!m_store.goes_by_kernel(at.manifest, at.index)) return make_whole(at, archs);
+    if (!core.store.goes_by_kernel(at.manifest, at.index)) return make_whole(core, at, archs);
     // Whoever filled a remote cache usually compiled whole blobs.
-    if (auto fetched = m_store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
-    auto made = apart([&](auto&&... words) { return std::optional<Entry>(m_store.make(words...)); });
+    if (auto fetched = core.store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
+    auto made = apart([&](auto&&... words) { return std::optional<Entry>(core.store.make(words...)); });
     if (made) {
-        if (made->seconds > 0) make_preamble_later(at, archs);
+        if (made->seconds > 0) make_preamble_later(core, at, archs);
         return std::move(*made);
     }
-    m_store.refuse_by_kernel(at.manifest, at.index);
-    return make_whole(at, archs);
+    core.store.refuse_by_kernel(at.manifest, at.index);
+    return make_whole(core, at, archs);
 }
 
-Entry Entries::make_whole(const ManifestRow& at, const Strings& archs) {
-    // Of several entries, some may be cached.
-    const auto make_one = [&](const Strings& each) -> std::optional<Entry> {
-        return each.size() == archs.size() ? m_store.make(at.manifest, at.index, each)
-                                           : m_store.obtain(at.manifest, at.index, each);
+}  // namespace
+
+std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+    {
+        const std::lock_guard<std::mutex> guard(core.states.mutex());
+        const BlobState& state = core.states.of(blob);
+        if (state.entry) return state.entry;
+        if (state.is_failure_final && state.failed_archs == archs && state.failure) throw CompileError(*state.failure);
+        if (state.is_busy && state.owner_pid == getpid()) return nullptr;
+    }
+    std::optional<Entry> found = find_in_cache(core, blob, archs, may_go_by_kernel);
+    if (!found) return nullptr;
+    const auto entry = std::make_shared<const Entry>(std::move(*found));
+    const std::lock_guard<std::mutex> guard(core.states.mutex());
+    BlobState& state = core.states.of(blob);
+    if (!state.entry) state.entry = entry;
+    return state.entry;
+}
+
+std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+    const ManifestRow at = core.blobs.row(blob);
+    const char* const name = at.manifest.blob(at.index).name;
+    core.store.shop.events.prepare();
+    if (core.store.shop.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
+    const Range range(std::string("lazyck compile ") + name);
+    {
+        std::unique_lock<std::mutex> lock(core.states.mutex());
+        BlobState& state = core.states.of(blob);  // references into an unordered_map stay valid
+        const std::uint64_t seen = state.attempts;
+        while (state.is_busy && state.owner_pid == getpid()) {
+            if (state.owner == std::this_thread::get_id()) {
+                fail("lazyck: blob '" + visible(name) + "' was called while this thread compiles it");
+            }
+            core.states.wait(lock);
+        }
+        if (state.entry) return state.entry;
+        const bool is_answered = state.attempts != seen || (state.is_failure_final && state.failed_archs == archs);
+        if (is_answered && state.failure) throw CompileError(*state.failure);
+        state.is_busy = true;
+        state.owner_pid = getpid();
+        state.owner = std::this_thread::get_id();
+    }
+    std::shared_ptr<const Entry> entry;
+    std::shared_ptr<const CompileError> failure;
+    bool is_final = false;
+    const auto settle = [&] {
+        {
+            const std::lock_guard<std::mutex> guard(core.states.mutex());
+            BlobState& state = core.states.of(blob);
+            state.is_busy = false;
+            ++state.attempts;
+            state.entry = entry;
+            state.failure = failure;
+            state.is_failure_final = is_final;
+            state.failed_archs = archs;
+        }
+        core.states.notify_all();
     };
-    Entry entry = *each_entry(at, archs, make_one);
-    if (entry.seconds > 0) make_preamble_later(at, archs);
+    try {
+        entry = std::make_shared<const Entry>(make_entry(core, blob, archs, may_go_by_kernel));
+    } catch (const CompileError& e) {
+        failure = std::make_shared<const CompileError>(e);
+        is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;
+    } catch (...) {
+        settle();
+        throw;
+    }
+    settle();
+    if (failure) throw CompileError(*failure);  // as the public type, whatever kind it was
     return entry;
 }
 
-// Precompiles the headers that other blobs include, too, in the background after a compile.
-void Entries::make_preamble_later(const ManifestRow& at, const Strings& archs) {
-    try {
-        if (!m_store.preambles().should_make(at.manifest, at.index, archs)) return;
-    } catch (const CompileError&) {
-        return;  // a blob's own call will report what is wrong with it
-    }
-    stay_loaded();
-    start_thread([this, at, archs, activity = std::make_shared<Activity>(m_states)] {
-        try {
-            const std::string problem = m_store.preambles().make(at.manifest, at.index, archs);
-            if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
-        } catch (const std::exception& e) {
-            say(Level::debug, std::string("no precompiled preamble: ") + e.what());
-        }
-    });
+bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+    const auto is_there = [&](const ManifestRow& at) {
+        const std::vector<Strings> entries = archs_of_entries(at.manifest.blob(at.index), archs);
+        return std::all_of(entries.begin(), entries.end(), [&](const Strings& each) {
+            std::string path;
+            return core.store.is_cached(at.manifest, at.index, each, path);
+        });
+    };
+    const ManifestRow at = core.blobs.row(blob);
+    if (is_there(at)) return true;
+    return may_go_by_kernel && at.manifest.has_parts(at.index) &&
+           is_there(core.blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit)));
 }
 
 }  // namespace lazyck::rt

@@ -2,51 +2,27 @@
 // while the others wait.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <optional>
 
-#include "library/blobs.h"
-#include "library/states.h"
-#include "store/store.h"
+#include "library/core.h"
 
 namespace lazyck::rt {
 
-class Entries {
- public:
-    Entries(const Blobs& blobs, States& states, Store& store) : m_blobs(blobs), m_states(states), m_store(store) {}
+// Returns what this process or a cache has, or null if it must be compiled, or another thread is
+// getting it. With `may_go_by_kernel`, the host unit of the blob will do. Throws CompileError.
+std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel);
 
-    // Returns what this process or a cache has, or null if it must be compiled, or another thread
-    // is getting it. With `may_go_by_kernel`, the host unit of the blob will do. Throws
-    // CompileError.
-    std::shared_ptr<const Entry> find(BlobId blob, const Strings& archs, bool may_go_by_kernel);
+// Returns the entry. If it must be compiled, one thread at a time does so. The threads that waited
+// share the result, even a failure, since they asked for the same attempt. The next call makes a
+// new attempt, unless the compiler would fail in the same way again. Throws CompileError.
+//
+// While a thread compiles, it holds what others wait for: the blob and, within the store, locks and
+// permits of the host. A waiting thread may hold the dynamic loader's lock (an initializer calls a
+// blob) or a lock of the program. So the compiling thread calls neither the loader, nor the C
+// library's name services or locale, nor the program's code.
+std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel);
 
-    // Returns the entry. If it must be compiled, one thread at a time does so. The threads that
-    // waited share the result, even a failure, since they asked for the same attempt. The next call
-    // makes a new attempt, unless the compiler would fail in the same way again. Throws
-    // CompileError.
-    //
-    // While a thread compiles, it holds what others wait for: the blob and, within the store, locks
-    // and permits of the host. A waiting thread may hold the dynamic loader's lock (an initializer
-    // calls a blob) or a lock of the program. So the compiling thread calls neither the loader, nor
-    // the C library's name services or locale, nor the program's code.
-    std::shared_ptr<const Entry> obtain(BlobId blob, const Strings& archs, bool may_go_by_kernel);
-
-    // Returns whether a cache has the entry.
-    bool is_cached(BlobId blob, const Strings& archs, bool may_go_by_kernel);
-
- private:
-    std::optional<Entry> each_entry(const ManifestRow& at, const Strings& archs,
-                                    const std::function<std::optional<Entry>(const Strings&)>& get);
-    std::optional<Entry> find_in_cache(BlobId blob, const Strings& archs, bool may_go_by_kernel);
-    Entry make(BlobId blob, const Strings& archs, bool may_go_by_kernel);
-    Entry make_whole(const ManifestRow& at, const Strings& archs);
-    std::optional<Entry> make_host_unit(const ManifestRow& at, const ManifestRow& part, const Strings& archs);
-    void make_preamble_later(const ManifestRow& at, const Strings& archs);
-
-    const Blobs& m_blobs;
-    States& m_states;
-    Store& m_store;
-};
+// Returns whether a cache has the entry.
+bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel);
 
 }  // namespace lazyck::rt

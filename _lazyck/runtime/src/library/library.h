@@ -8,19 +8,13 @@
 #include <utility>
 
 #include "lazyck.h"
-#include "library/blobs.h"
-#include "library/entries.h"
-#include "library/host_units.h"
+#include "library/core.h"
 #include "library/kernels.h"
 #include "library/loader.h"
-#include "library/prefetching.h"
 #include "library/readiness.h"
 #include "library/recorder.h"
-#include "library/siblings.h"
 #include "library/speculation.h"
-#include "library/states.h"
 #include "record/prefetch.h"
-#include "store/store.h"
 
 namespace lazyck::rt {
 
@@ -41,27 +35,9 @@ class Library {
     // Makes all blobs whose names match ready, and returns how many. Throws CompileError.
     int prefetch(const char* pattern);
 
-    // Returns what makes blobs ready in the background.
-    Prefetching& prefetching() { return m_prefetching; }
-
-    std::uint32_t blob_count() const { return m_blobs.count(); }
-    // Returns nullptr if there is no blob of this number.
-    const char* blob_name(BlobId index) const { return m_blobs.name(index); }
     // Returns whether a cache has what a call would load. Throws CompileError for a name that no
     // blob has.
     bool is_cached(const std::string& name);
-
-    // Records in the profile at `path` which blobs are called from now on. An empty path ends the
-    // record.
-    void record(const std::string& path) { m_recorder.record(path); }
-
-    // Makes those blobs ready after a blob's first call that the profile at `path` shows to follow
-    // it, one at a time in the background. An empty path ends that. Throws CompileError if the
-    // profile cannot be read.
-    void speculate(const std::string& path) { m_speculation.follow(path); }
-
-    bool forbid_jit(bool is_forbidden) { return m_store.shop.jit.forbid(is_forbidden); }
-    void set_listener(Events::Callback listener) { m_store.shop.events.set_listener(std::move(listener)); }
 
     // Forgets the failures that later calls would fail with. Returns the number of blobs concerned.
     int clear_failures();
@@ -72,12 +48,15 @@ class Library {
 
     lazyck_stats stats();
 
-    // Waits until nothing is in flight, at most `seconds` (negative: for ever), and returns whether
-    // that is so.
-    bool drain(double seconds) { return m_states.drain(seconds); }
+    // Each uses those above it.
+    Core core;
+    Recorder recorder{core};
+    Loader loader{core, recorder};
+    Readiness readiness{core, loader};
+    Speculation speculation{core, readiness};
 
  private:
-    Library(const Config& config, std::string path);
+    Library(const Config& config, std::string path) : core(config, std::move(path)) {}
     static void before_fork();
     static void after_fork_in_parent();
     static void after_fork_in_child();
@@ -88,18 +67,6 @@ class Library {
     void* first_function(BlobId blob);
     void* function_for_call(BlobId blob, std::uint32_t number);
 
-    // Each uses those above it.
-    const Blobs m_blobs;
-    States m_states;
-    Store m_store;
-    HostUnits m_host_units;
-    Recorder m_recorder;
-    Entries m_entries;
-    Loader m_loader;
-    Siblings m_siblings;
-    Readiness m_readiness;
-    Speculation m_speculation;
-    Prefetching m_prefetching;
     std::unique_ptr<Prefetch> m_prefetch;  // of LAZYCK_PREFETCH
 };
 

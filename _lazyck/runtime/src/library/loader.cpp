@@ -17,8 +17,6 @@
 #include "lazyck_abi.h"
 #include "library/device_images.h"
 #include "library/kernels.h"
-#include "library/slots.h"
-#include "library/stubs.h"
 #include "platform/messages.h"
 #include "platform/unwinder.h"
 
@@ -90,7 +88,7 @@ void* Loader::open_blob(const ManifestView& manifest, const BlobRow& blob, const
     std::string listed;
     const auto before = [&](const std::string& name) {
         if (!entry.has_header_state) return Strings();
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
         auto place = std::find(m_state_holders.begin(), m_state_holders.end(), name);
         if (place == m_state_holders.end()) {
             place = m_state_holders.insert(place, name);
@@ -103,10 +101,10 @@ void* Loader::open_blob(const ManifestView& manifest, const BlobRow& blob, const
     };
     CheckedFile::NamedCopy named_copy;
     if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM)
-        named_copy = [this](int fd) { return m_store.named_copies().make(fd); };
-    void* const handle = entry.file->load(m_states.mutex(), before, named_copy, reason);
+        named_copy = [this](int fd) { return m_core.store.named_copies().make(fd); };
+    void* const handle = entry.file->load(m_core.states.mutex(), before, named_copy, reason);
     if (handle == nullptr && !listed.empty()) {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
         m_state_holders.erase(std::remove(m_state_holders.begin(), m_state_holders.end(), listed),
                               m_state_holders.end());
     }
@@ -115,7 +113,7 @@ void* Loader::open_blob(const ManifestView& manifest, const BlobRow& blob, const
 
 // Loads the file of an entry, and returns the addresses of its functions. `archs` is for messages.
 std::vector<void*> Loader::functions_of(BlobId blob, const Entry& entry, const std::string& archs) {
-    const ManifestRow at = m_blobs.row(blob);
+    const ManifestRow at = m_core.blobs.row(blob);
     const BlobRow description = at.manifest.blob(at.index);
     const double start = now_seconds();
     std::string reason;
@@ -124,11 +122,11 @@ std::vector<void*> Loader::functions_of(BlobId blob, const Entry& entry, const s
         const Subject subject = subject_of(at.manifest, description, archs);
         say(Level::error, "could not load " + subject.words, {"load", subject, now_seconds() - start, "failed"});
         fail("lazyck: cannot load blob '" + visible(description.name) +
-                 "': " + explain_load_error(reason, m_blobs.path()),
+                 "': " + explain_load_error(reason, m_core.blobs.path()),
              {description.name, "", ""});
     }
     introduce_unwinders(handle);
-    check_calls_back(handle, at.manifest, m_blobs.path(), description.name);
+    check_calls_back(handle, at.manifest, m_core.blobs.path(), description.name);
     const std::uintptr_t base = load_base(handle);
     if (!entry.functions.empty() && !has_symbol_at(base, entry.functions[0])) {
         fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +
@@ -144,7 +142,7 @@ std::vector<void*> Loader::functions_of(BlobId blob, const Entry& entry, const s
 }
 
 void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
-    const ManifestRow at = m_blobs.row(blob);
+    const ManifestRow at = m_core.blobs.row(blob);
     const BlobRow description = at.manifest.blob(at.index);
     Event event;
     event.kind = "load";
@@ -173,8 +171,8 @@ void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
     }
     bool is_first = false;
     {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
-        BlobState& state = m_states.of(blob);
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+        BlobState& state = m_core.states.of(blob);
         is_first = !state.is_loaded;
         if (is_first) {
             state.functions = functions;
@@ -186,18 +184,18 @@ void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
         if (!m_recorder.is_recording()) store_slots(at, state.functions);
     }
     if (!is_first) return;
-    m_store.shop.events.prepare();
+    m_core.store.shop.events.prepare();
     event.seconds = now_seconds() - event.start;
     const Subject subject = subject_of(at.manifest, description, archs);
     if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
-    m_store.shop.events.tell(event, m_store.shop.lookup.history(at.manifest));
+    m_core.store.shop.events.tell(event, m_core.store.shop.lookup.history(at.manifest));
 }
 
 // Drops the entry of a blob, so that the next call looks again. By then, another file may be in the
 // place of the one that could not be loaded.
 void Loader::forget(BlobId blob, const Entry& entry) {
-    const std::lock_guard<std::mutex> guard(m_states.mutex());
-    BlobState& state = m_states.of(blob);
+    const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+    BlobState& state = m_core.states.of(blob);
     if (state.entry.get() == &entry) state.entry.reset();
 }
 

@@ -5,15 +5,12 @@
 #include <vector>
 
 #include "library/recorder.h"
-#include "library/states.h"
-#include "store/store.h"
 
 namespace lazyck::rt {
 
 class Loader {
  public:
-    Loader(const Blobs& blobs, States& states, Store& store, const Recorder& recorder)
-        : m_blobs(blobs), m_states(states), m_store(store), m_recorder(recorder) {}
+    Loader(Core& core, const Recorder& recorder) : m_core(core), m_recorder(recorder) {}
 
     // Loads the entry of a blob. `archs` is for messages. Several threads may load the same entry.
     // The loader maps it once, and all of them store the same addresses. Only device code for
@@ -26,9 +23,7 @@ class Loader {
     std::vector<void*> functions_of(BlobId blob, const Entry& entry, const std::string& archs);
     void forget(BlobId blob, const Entry& entry);
 
-    const Blobs& m_blobs;
-    States& m_states;
-    Store& m_store;
+    Core& m_core;
     const Recorder& m_recorder;
     Strings m_state_holders;  // loader's names of blobs with header state, in loading order
 };

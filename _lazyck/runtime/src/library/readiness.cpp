@@ -1,19 +1,26 @@
 #include "library/readiness.h"
 
+#include <exception>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "base/failure.h"
 #include "bundle/units.h"
 #include "lazyck_abi.h"
-#include "library/activity.h"
+#include "library/entries.h"
+#include "library/kernels.h"
+#include "platform/caller.h"
 #include "platform/capture.h"
 #include "platform/messages.h"
 #include "platform/process.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 
 namespace {
+
+constexpr std::size_t k_most_called_together = 4;
 
 // A called blob's need for a job permit. While it exists, other blobs may wait until this one has
 // got a permit.
@@ -45,47 +52,38 @@ void check_no_capture(const ManifestView& manifest, const BlobRow& blob, const s
 
 }  // namespace
 
-Readiness::Readiness(const Blobs& blobs, States& states, Store& store, HostUnits& host_units, Entries& entries,
-                     Loader& loader, Siblings& siblings)
-    : m_blobs(blobs),
-      m_states(states),
-      m_store(store),
-      m_host_units(host_units),
-      m_entries(entries),
-      m_loader(loader),
-      m_siblings(siblings) {}
-
 void Readiness::make_ready(const Wanted& wanted) {
     if (!wanted.part.empty()) {
         make_part_ready(wanted);
         return;
     }
-    if (m_states.is_loaded(wanted.blob)) {
+    if (m_core.states.is_loaded(wanted.blob)) {
         // The host unit is loaded, and all of the blob is wanted, so the code that it may launch is
         // made ready, too.
         if (const HostUnit* const unit = wanted.is_called ? nullptr : loaded_host_unit(wanted.blob))
             make_ready({unit->whole, wanted.archs, true, "", ""});
         return;
     }
-    const ManifestRow at = m_blobs.row(wanted.blob);
-    check_no_capture(at.manifest, at.manifest.blob(at.index), m_blobs.path());
-    const Strings archs = wanted.archs ? *wanted.archs : m_blobs.archs_here(wanted.blob);
-    const PermitNeed need(m_store.shop.permits, wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
-    std::shared_ptr<const Entry> entry = m_entries.find(wanted.blob, archs, wanted.is_called);
+    const ManifestRow at = m_core.blobs.row(wanted.blob);
+    check_no_capture(at.manifest, at.manifest.blob(at.index), m_core.blobs.path());
+    const Strings archs = wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob);
+    const PermitNeed need(m_core.store.shop.permits,
+                          wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
+    std::shared_ptr<const Entry> entry = find_entry(m_core, wanted.blob, archs, wanted.is_called);
     if (!entry) {
-        m_siblings.begin(wanted.call, [this](const Wanted& sibling) { make_ready(sibling); });
-        entry = m_entries.obtain(wanted.blob, archs, wanted.is_called);
+        begin_siblings(wanted.call);
+        entry = obtain_entry(m_core, wanted.blob, archs, wanted.is_called);
     }
     m_loader.load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
 void Readiness::make_ready_for_call(const Wanted& wanted) {
-    const Activity activity(m_states);
+    const Activity activity(m_core.states);
     const auto is_obtained = [&] {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
-        return m_states.of(wanted.blob).entry != nullptr;
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+        return m_core.states.of(wanted.blob).entry != nullptr;
     };
-    const bool may_be_late = m_store.shop.jit.is_watching() && !is_obtained();
+    const bool may_be_late = m_core.store.shop.jit.is_watching() && !is_obtained();
     const double begin = now_seconds();
     make_ready(wanted);
     if (may_be_late) report_late(wanted.blob, now_seconds() - begin);
@@ -94,11 +92,11 @@ void Readiness::make_ready_for_call(const Wanted& wanted) {
 // Warns that a call waited for a blob's compile, unless the entry came from a cache. Each blob is
 // reported once.
 void Readiness::report_late(BlobId blob, double seconds) {
-    const ManifestRow at = m_blobs.row(blob);
+    const ManifestRow at = m_core.blobs.row(blob);
     std::string archs;
     {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
-        BlobState& state = m_states.of(blob);
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+        BlobState& state = m_core.states.of(blob);
         if (!state.entry || state.entry->origin != "compiled" || std::exchange(state.is_reported, true)) return;
         archs = state.archs;
     }
@@ -112,32 +110,32 @@ void Readiness::report_late(BlobId blob, double seconds) {
 bool Readiness::is_at_hand(const Wanted& wanted) {
     if (!wanted.part.empty()) return false;
     {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
-        const BlobState& state = m_states.of(wanted.blob);
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+        const BlobState& state = m_core.states.of(wanted.blob);
         if (state.entry && (wanted.is_called || !state.entry->is_host_unit)) return true;
         if (state.is_busy) return false;
     }
-    return m_entries.is_cached(wanted.blob, wanted.archs ? *wanted.archs : m_blobs.archs_here(wanted.blob),
-                               wanted.is_called);
+    return is_entry_cached(m_core, wanted.blob, wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob),
+                           wanted.is_called);
 }
 
 // Returns the host unit of a loaded blob, or null if all of the blob is loaded, or if it has no
 // device code.
 const HostUnit* Readiness::loaded_host_unit(BlobId blob) {
     {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
-        const BlobState& state = m_states.of(blob);
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+        const BlobState& state = m_core.states.of(blob);
         if (!state.entry || !state.entry->is_host_unit) return nullptr;
     }
-    const ManifestRow at = m_blobs.row(blob);
+    const ManifestRow at = m_core.blobs.row(blob);
     const char* const table = table_of(at.manifest.blob(at.index).name);
-    return table[0] == '\0' ? nullptr : &m_host_units.of_blob(blob, table);
+    return table[0] == '\0' ? nullptr : &m_core.blobs.host_unit_of_blob(blob, table);
 }
 
 void Readiness::load_parts(BlobId blob) {
     std::vector<Wanted> waiting;
     {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
         const auto found = m_parts_to_load.find(blob);
         if (found == m_parts_to_load.end()) return;
         waiting = std::move(found->second);
@@ -149,17 +147,17 @@ void Readiness::load_parts(BlobId blob) {
 // Makes a kernel that a profile names ready. The blob's host unit tells which kernels there are. A
 // kernel that it does not have does not belong to this build, and is ignored.
 void Readiness::make_part_ready(const Wanted& wanted) {
-    const ManifestRow at = m_blobs.row(wanted.blob);
+    const ManifestRow at = m_core.blobs.row(wanted.blob);
     // The kernel is compiled at the same time as its host unit, which another thread makes. That
     // thread then loads the kernel.
-    if (!wanted.line.empty() && !m_states.is_loaded(wanted.blob)) {
+    if (!wanted.line.empty() && !m_core.states.is_loaded(wanted.blob)) {
         const ManifestView kernel = at.manifest.kernel(at.index, wanted.line);
-        if (m_store.goes_by_kernel(at.manifest, at.index)) {
-            const Strings archs = wanted.archs ? *wanted.archs : m_blobs.archs_here(wanted.blob);
-            for (const Strings& each : archs_of_entries(kernel.blob(0), archs)) m_store.obtain(kernel, 0, each);
+        if (m_core.store.goes_by_kernel(at.manifest, at.index)) {
+            const Strings archs = wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob);
+            for (const Strings& each : archs_of_entries(kernel.blob(0), archs)) m_core.store.obtain(kernel, 0, each);
         }
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
-        if (!m_states.of(wanted.blob).is_loaded) {
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+        if (!m_core.states.of(wanted.blob).is_loaded) {
             m_parts_to_load[wanted.blob].push_back(wanted);
             return;
         }
@@ -168,8 +166,63 @@ void Readiness::make_part_ready(const Wanted& wanted) {
     const HostUnit* const unit = loaded_host_unit(wanted.blob);
     if (unit == nullptr) return;
     for (const auto& kernel : unit->kernels) {
-        const ManifestRow part = m_blobs.row(kernel.second);
+        const ManifestRow part = m_core.blobs.row(kernel.second);
         if (part.manifest.blob(part.index).name == wanted.part) make_ready({kernel.second, wanted.archs, true, "", ""});
+    }
+}
+
+// Returns the blobs that the calling function calls besides: instances of other templates, each the
+// only instance of its template there. Several instances of one template are usually alternatives,
+// of which only one will be called.
+std::vector<BlobId> Readiness::siblings_of(const Call& call) {
+    const ManifestView& manifest = m_core.blobs.manifest();
+    const auto slot_of = [&](std::string_view name) -> std::int64_t {
+        const auto& slots = m_slots_by_name.get([&] {
+            std::unordered_map<std::string_view, std::uint32_t> all;
+            for (std::uint32_t i = 0; i < lazyck_slot_count; ++i) all.emplace(manifest.symbol_name(i), i);
+            return all;
+        });
+        const auto found = slots.find(name);
+        return found == slots.end() ? -1 : static_cast<std::int64_t>(found->second);
+    };
+    std::map<std::string_view, std::vector<std::uint32_t>> by_template;
+    for (const std::uint32_t slot : slots_called_beside(call.from, k_most_called_together, slot_of))
+        by_template[template_of(manifest.symbol_name(slot))].push_back(slot);
+    std::vector<BlobId> siblings;
+    const std::string_view own = template_of(manifest.symbol_name(call.slot));
+    const auto is_only = [&](std::string_view name) {
+        const auto found = by_template.find(name);
+        return !name.empty() && found != by_template.end() && found->second.size() == 1;
+    };
+    if (!is_only(own) || by_template[own][0] != call.slot) return siblings;
+    for (const auto& each : by_template) {
+        if (each.first != own && is_only(each.first)) siblings.push_back(m_core.blobs.of_slot(each.second[0]));
+    }
+    return siblings;
+}
+
+// Makes each other blob ready that the function behind `call` calls, on a thread of its own. A blob
+// is begun only once.
+void Readiness::begin_siblings(const Call& call) {
+    if (call.from == nullptr || m_core.store.shop.config.jobs < 2 || m_core.store.shop.jit.is_forbidden()) return;
+    for (const Wanted& sibling : m_core.blobs.wanted_here(siblings_of(call))) {
+        {
+            const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+            m_begun.insert(m_core.blobs.of_slot(call.slot));
+            if (m_core.states.of(sibling.blob).is_loaded || !m_begun.insert(sibling.blob).second) continue;
+        }
+        stay_loaded();
+        const auto name_of = [&](BlobId blob) { return std::string(m_core.blobs.name(blob - m_core.blobs.first())); };
+        m_core.store.shop.permits.announce(name_of(sibling.blob), name_of(m_core.blobs.of_slot(call.slot)));
+        const bool has_begun = start_thread([this, sibling, activity = std::make_shared<Activity>(m_core.states)] {
+            try {
+                make_ready(sibling);
+            } catch (const std::exception&) {
+                // If a call needs this blob, that call gets the error.
+            }
+            m_core.store.shop.permits.withdraw();
+        });
+        if (!has_begun) m_core.store.shop.permits.withdraw();
     }
 }
 

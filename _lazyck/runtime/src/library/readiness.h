@@ -1,22 +1,21 @@
-// Makes blobs and their kernels ready: gets their entries and loads them.
+// Makes blobs and their kernels ready: gets their entries and loads them. While the blob of a call is
+// compiled, it begins to compile the other blobs that the calling function calls.
 #pragma once
 
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
-#include "library/entries.h"
-#include "library/host_units.h"
+#include "base/lasting.h"
+#include "library/core.h"
 #include "library/loader.h"
-#include "library/siblings.h"
-#include "library/states.h"
-#include "store/store.h"
 
 namespace lazyck::rt {
 
 class Readiness {
  public:
-    Readiness(const Blobs& blobs, States& states, Store& store, HostUnits& host_units, Entries& entries, Loader& loader,
-              Siblings& siblings);
+    Readiness(Core& core, Loader& loader) : m_core(core), m_loader(loader) {}
 
     // Makes a blob ready, or the kernel of it that is named. Throws CompileError.
     void make_ready(const Wanted& wanted);
@@ -33,14 +32,14 @@ class Readiness {
     void make_part_ready(const Wanted& wanted);
     void report_late(BlobId blob, double seconds);
 
-    const Blobs& m_blobs;
-    States& m_states;
-    Store& m_store;
-    HostUnits& m_host_units;
-    Entries& m_entries;
+    std::vector<BlobId> siblings_of(const Call& call);
+    void begin_siblings(const Call& call);
+
+    Core& m_core;
     Loader& m_loader;
-    Siblings& m_siblings;
     std::unordered_map<BlobId, std::vector<Wanted>> m_parts_to_load;  // once their host unit is loaded
+    Lasting<std::unordered_map<std::string_view, std::uint32_t>> m_slots_by_name;
+    std::unordered_set<BlobId> m_begun;  // siblings, and the blobs whose calls began them
 };
 
 }  // namespace lazyck::rt

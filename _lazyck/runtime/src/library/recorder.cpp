@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "bundle/units.h"
-#include "library/activity.h"
-#include "library/slots.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 #include "platform/threads.h"
@@ -20,10 +18,10 @@ void Recorder::record(const std::string& path) {
     const std::string record = path.empty() ? "" : absolute(path);
     bool is_sampled;
     {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
         m_record = record;
         m_order = 0;
-        for (auto& each : m_states.all()) each.second.order = 0;
+        for (auto& each : m_core.states.all()) each.second.order = 0;
         if (m_record.empty()) return;
         sample();
         is_sampled = std::exchange(m_is_sampled, true);
@@ -35,22 +33,22 @@ void Recorder::record(const std::string& path) {
     const auto work = [this] {
         while (true) {
             std::this_thread::sleep_for(std::chrono::seconds(1));
-            const std::lock_guard<std::mutex> guard(m_states.mutex());
+            const std::lock_guard<std::mutex> guard(m_core.states.mutex());
             if (is_recording()) sample();
         }
     };
     if (start_thread(work)) return;
     say(Level::warn,
         "cannot start a thread: the record '" + record + "' says which blobs are called, but not how often");
-    const std::lock_guard<std::mutex> guard(m_states.mutex());
+    const std::lock_guard<std::mutex> guard(m_core.states.mutex());
     m_is_sampled = false;
 }
 
 // The caller must hold the mutex.
 void Recorder::sample() {
-    for (const auto& each : m_states.all()) {
+    for (const auto& each : m_core.states.all()) {
         if (!each.second.is_loaded) continue;
-        store_slots(m_blobs.row(each.first), each.second.lazy);
+        store_slots(m_core.blobs.row(each.first), each.second.lazy);
     }
 }
 
@@ -63,7 +61,7 @@ std::optional<FirstCall> Recorder::count_call(BlobId blob, BlobState& state) {
 }
 
 ProfileRow Recorder::profile_row(BlobId blob, const BlobState& state) const {
-    const ManifestRow at = m_blobs.row(blob);
+    const ManifestRow at = m_core.blobs.row(blob);
     ProfileRow row;
     row.blob = at.manifest.blob(at.index).name;
     row.library = at.manifest.library();
@@ -82,10 +80,10 @@ void Recorder::finish() {
     std::vector<ProfileRow> rows;
     std::string path;
     {
-        const std::lock_guard<std::mutex> guard(m_states.mutex());
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
         if (!is_recording()) return;
         path = m_record;
-        for (auto& each : m_states.all()) {
+        for (auto& each : m_core.states.all()) {
             if (each.second.order != 0 && each.second.calls > 1) rows.push_back(profile_row(each.first, each.second));
             each.second.calls = 0;
         }

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "library/states.h"
+#include "library/core.h"
 #include "record/profile.h"
 
 namespace lazyck::rt {
@@ -17,7 +17,7 @@ struct FirstCall {
 
 class Recorder {
  public:
-    Recorder(const Blobs& blobs, States& states) : m_blobs(blobs), m_states(states) {}
+    explicit Recorder(Core& core) : m_core(core) {}
 
     // Records in the profile at `path` which blobs are called from now on. An empty path ends the
     // record.
@@ -36,8 +36,7 @@ class Recorder {
     ProfileRow profile_row(BlobId blob, const BlobState& state) const;
     void sample();
 
-    const Blobs& m_blobs;
-    States& m_states;
+    Core& m_core;
     std::string m_record;  // profile to record to; empty: none
     unsigned m_order = 0;  // of the last blob that was called
     bool m_is_sampled = false;

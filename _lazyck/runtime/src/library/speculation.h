@@ -8,15 +8,12 @@
 #include <vector>
 
 #include "library/readiness.h"
-#include "library/states.h"
-#include "store/store.h"
 
 namespace lazyck::rt {
 
 class Speculation {
  public:
-    Speculation(const Blobs& blobs, States& states, Store& store, Readiness& readiness)
-        : m_blobs(blobs), m_states(states), m_store(store), m_readiness(readiness) {}
+    Speculation(Core& core, Readiness& readiness) : m_core(core), m_readiness(readiness) {}
 
     // Expects, after a blob's first call, those blobs that the profile at `path` shows to follow
     // it. An empty path ends that. Throws CompileError if the profile cannot be read.
@@ -34,9 +31,7 @@ class Speculation {
     void make_ready_later(const std::vector<Wanted>& wanted);
     void make_expected_ready();
 
-    const Blobs& m_blobs;
-    States& m_states;
-    Store& m_store;
+    Core& m_core;
     Readiness& m_readiness;
     std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;  // of blobs that were not called yet
     std::deque<Wanted> m_expected;                                 // to be made ready, the likeliest first

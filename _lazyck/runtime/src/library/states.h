@@ -1,4 +1,5 @@
-// The state of each blob of the library in this process, and the lock that guards it.
+// The state of each blob of the library in this process, the lock that guards it, and the slots: the
+// pointers that stubs jump through.
 #pragma once
 
 #include <condition_variable>
@@ -36,7 +37,7 @@ struct BlobState {
 
 class States {
  public:
-    // Returns the lock of what this class, Loader, Recorder, Siblings, Readiness and Speculation
+    // Returns the lock of what this class, Loader, Recorder, Readiness and Speculation
     // remember. It is held for moments only: never while compiling, and never while the dynamic
     // loader works. A static initializer of a blob that calls another blob holds the loader's lock
     // while it waits here. The handlers of fork take it first, then the locks of the store, and
@@ -70,5 +71,28 @@ class States {
     unsigned m_in_flight = 0;   // activities
     unsigned m_generation = 0;  // number of forks that led to this process
 };
+
+// Something in flight, for as long as this object exists. What was in flight at a fork is not in
+// flight in the child.
+class Activity {
+ public:
+    explicit Activity(States& states);
+    Activity(const Activity&) = delete;
+    Activity& operator=(const Activity&) = delete;
+    ~Activity();
+
+ private:
+    States& m_states;
+    unsigned m_generation;
+};
+
+// Keeps the library loaded, because threads of ours run its code for as long as the process lives.
+// This calls the dynamic loader, so call it while no lock is held.
+void stay_loaded();
+
+// Returns what the slots of a blob point to. A part has none.
+std::vector<void*> read_slots(const ManifestRow& at);
+// Lets the slots of a blob point to its functions.
+void store_slots(const ManifestRow& at, const std::vector<void*>& functions);
 
 }  // namespace lazyck::rt
