@@ -32,11 +32,9 @@ _RUNTIME, _DIGESTS, _TOOL = "runtime", "digests", "tool"
 _GROUPS = {
     "base/hash.cpp": _DIGESTS,
     "base/sha256.cpp": _DIGESTS,
-    "compile/compiler_identity.cpp": _TOOL,
     "entrance/tool_blobs.cpp": _TOOL,
     "entrance/tool_main.cpp": _TOOL,
     "entrance/tool_make.cpp": _TOOL,
-    "entrance/tool_options.cpp": _TOOL,
 }
 
 # There is no -fno-exceptions, no sanitizer and no -march: the objects must fit whatever they are

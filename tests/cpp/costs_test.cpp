@@ -1,6 +1,5 @@
 #include "cache/costs.h"
 
-#include "cache/by_kernel.h"
 #include "unit_support.h"
 
 namespace lazyck::rt {

@@ -38,7 +38,6 @@ DECIDING = (
     "base/text.cpp",
     "bundle/arch.cpp",
     "bundle/manifest_view.cpp",
-    "cache/by_kernel.cpp",
     "cache/cache.cpp",
     "cache/costs.cpp",
     "cache/entry.cpp",

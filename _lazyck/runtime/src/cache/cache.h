@@ -13,7 +13,6 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "cache/by_kernel.h"
 #include "cache/costs.h"
 #include "platform/files.h"
 

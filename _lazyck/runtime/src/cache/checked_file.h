@@ -15,6 +15,12 @@
 
 namespace lazyck::rt {
 
+// Loads `name` such that the loader looks up each of its references in the program, then in
+// `before` (names of loaded libraries) in this order, and only then in the library itself, as if
+// all of them were files of one library. Returns the handle for dlsym, or null with `reason`. A
+// library that is loaded already stays as it is.
+void* load_behind(const Strings& before, const std::string& name, std::string& reason);
+
 class CheckedFile {
  public:
     // `path` is where `file` was found; `status` is its status at the time of the check.
@@ -29,10 +35,9 @@ class CheckedFile {
     // `moments` is a mutex that these threads share, held for moments and never while the dynamic
     // loader works. It belongs to the caller, because a handler of fork has to know it. `before`
     // gets the name by which the loader will know the file, and returns the loaded libraries in
-    // which the file's references are looked up first (see company.h). `named_copy`, if there is
+    // which the file's references are looked up first (see load_behind). `named_copy`, if there is
     // one, makes a copy to load instead, where a GPU runtime that opens the file behind a mapping
     // could not open the file by its own name (see named_copies.h).
-    // opens what a blob is mapped from (see named_copies.h).
     using Before = std::function<Strings(const std::string& name)>;
     using NamedCopy = std::function<UniqueFd(int fd)>;
     void* load(std::mutex& moments, const Before& before, const NamedCopy& named_copy, std::string& reason);

@@ -1,14 +1,6 @@
-// Records what compiles took, and guesses what the next one will take. Each library has a file,
-// with one line for each compile.
-//
-// line: "<seconds> <peak KiB> [!]<blob> <archs>\n", appended in one write, with names in the form
-// of safe_name. The newest line of a blob and its archs counts, else its newest line for other
-// archs. '!' marks a compile that was killed, probably for want of memory; its peak is a guess for
-// the next try. Lines that do not parse are ignored. Only the last 64 KiB of a file are read, or
-// the last 4 MiB of the file that `lazyck prebuild build --write-costs` put beside a bundle.
+// Records what compiles took, and guesses what the next one will take.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -24,9 +16,13 @@ struct Guess {
     Cost largest;  // the largest figures among the library's latest compiles
 };
 
-// Returns the last `most` bytes of a file of ours, or an empty string if there is none.
-std::string tail_of(const std::string& path, std::size_t most = 64 * 1024);
-
+// Each library has a file, with one line for each compile.
+//
+// line: "<seconds> <peak KiB> [!]<blob> <archs>\n", appended in one write, with names in the form
+// of safe_name. The newest line of a blob and its archs counts, else its newest line for other
+// archs. '!' marks a compile that was killed, probably for want of memory; its peak is a guess for
+// the next try. Lines that do not parse are ignored. Only the last 64 KiB of a file are read, or
+// the last 4 MiB of the file that `lazyck prebuild build --write-costs` put beside a bundle.
 class Costs {
  public:
     // `path` is the library's file; the names are as they are written there.
@@ -46,6 +42,36 @@ class Costs {
     std::string m_path;
     std::string m_blob;
     std::string m_archs;
+};
+
+// Decides whether a blob's first call costs less by kernel (its host unit and one kernel) or as a
+// whole, from the recorded costs of this blob and of its library's other blobs.
+//
+// The file has one line for each compile of a part, appended in one write, with names in the form
+// of safe_name. The newest line of a kind and blob counts. Of kernels, all lines count, since
+// figures differ from run to run. All figures but the number of kernels are CPU seconds:
+//     host <all> <to read the device's text> <to read all of that text> <kernels> <blob>
+//     kernel <all> <blob>     a kernel, compiled from as much text as the host unit's stubs need
+//     alone <all> <to read the device's text> <blob>     a kernel, compiled from all of the text
+//     refused <all> <blob>    a kernel, or host code, that cannot be compiled by itself
+//     whole <all> <blob>      the device code of all kernels
+// Lines that do not parse are ignored. Only the last 64 KiB of a file are read.
+class ByKernel {
+ public:
+    // `path` is the library's file; `blob` is the name as it is written there.
+    ByKernel(std::string path, std::string blob) : m_path(std::move(path)), m_blob(std::move(blob)) {}
+
+    // Returns whether a first call by kernel is expected to cost at most as much as the whole blob.
+    // An estimated cost of the whole gets a margin. If nothing is known about this blob, most of
+    // its library's other blobs decide. If nothing is known about those either, returns true, so
+    // that the first blob goes by kernel and its costs become known.
+    bool is_cheaper() const;
+    // Appends what `lazyck-unit` reports that a compile took (units/src/units.h), which is one of
+    // the lines above. A failure to write it is no error.
+    void add(const std::string& said) const;
+
+ private:
+    std::string m_path, m_blob;
 };
 
 }  // namespace lazyck::rt

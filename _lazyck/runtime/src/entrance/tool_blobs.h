@@ -1,4 +1,4 @@
-// The blobs, and parts of blobs, that a command line of lazyck-rt chooses.
+// The command line of lazyck-rt, and the blobs, and parts of blobs, that it chooses.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,28 @@
 #include <vector>
 
 #include "bundle/manifest_view.h"
-#include "entrance/tool_options.h"
 #include "platform/config.h"
 #include "platform/files.h"
 #include "store/store.h"
 
 namespace lazyck::rt {
+
+extern const char k_usage[];
+
+struct ToolOptions {
+    std::string verb;
+    std::string from;
+    std::string library;
+    std::string archs;
+    std::string toolchain;  // for `make`: a home that came with the action
+    Strings blobs;
+    bool is_quiet = false;
+    bool is_again = false;
+    bool has_blobs = false;
+};
+
+// Throws CompileError with the usage.
+ToolOptions parse_options(int argc, char** argv);
 
 // The manifest of a lazy library, or a file of its own with one.
 class ToolSource {

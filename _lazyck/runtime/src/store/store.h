@@ -33,7 +33,7 @@ class Store {
     Entry make(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
     // Returns the entry from a remote cache if one has it, and compiles nothing.
     std::optional<Entry> fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // Returns whether to compile blob `index` by its parts (see by_kernel.h), if it has parts and
+    // Returns whether to compile blob `index` by its parts (see ByKernel), if it has parts and
     // none of it is cached.
     bool goes_by_kernel(const ManifestView& manifest, std::uint32_t index);
     // Records that a blob has no host unit. Later decisions on this blob and on others of its
