@@ -37,6 +37,41 @@
     ubfx x16, x16, #32, #4
 .endm
 
+// These store registers in the frame, or load them from there.
+.macro general_registers pair, single
+    \pair x0, x1, [x29, #16]
+    \pair x2, x3, [x29, #32]
+    \pair x4, x5, [x29, #48]
+    \pair x6, x7, [x29, #64]
+    \pair x8, x9, [x29, #80]
+    \pair x10, x11, [x29, #96]
+    \pair x12, x13, [x29, #112]
+    \pair x14, x15, [x29, #128]
+    \single x18, [x29, #144]
+.endm
+.macro vector_registers pair
+    \pair q0, q1, [sp]
+    \pair q2, q3, [sp, #32]
+    \pair q4, q5, [sp, #64]
+    \pair q6, q7, [sp, #96]
+    \pair q8, q9, [sp, #128]
+    \pair q10, q11, [sp, #160]
+    \pair q12, q13, [sp, #192]
+    \pair q14, q15, [sp, #224]
+    \pair q16, q17, [sp, #256]
+    \pair q18, q19, [sp, #288]
+    \pair q20, q21, [sp, #320]
+    \pair q22, q23, [sp, #352]
+.endm
+.macro sve_registers single
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
+    \single z\n, [sp, #\n, mul vl]
+    .endr
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    \single p\n, [sp, #(FIRST_PREDICATE + \n), mul vl]
+    .endr
+.endm
+
 lazyck_trampoline:
     .cfi_startproc
     hint #34                    // bti c: a veneer may branch here by x16
@@ -48,39 +83,15 @@ lazyck_trampoline:
     .cfi_offset x30, -FRAME + 8
     mov x29, sp
     .cfi_def_cfa_register x29
-    stp x0, x1, [x29, #16]
-    stp x2, x3, [x29, #32]
-    stp x4, x5, [x29, #48]
-    stp x6, x7, [x29, #64]
-    stp x8, x9, [x29, #80]
-    stp x10, x11, [x29, #96]
-    stp x12, x13, [x29, #112]
-    stp x14, x15, [x29, #128]
-    str x18, [x29, #144]
+    general_registers stp, str
     test_for_sve
     cbnz x16, .Lsave_sve
     sub sp, sp, #VECTORS_SIZE
-    stp q0, q1, [sp]
-    stp q2, q3, [sp, #32]
-    stp q4, q5, [sp, #64]
-    stp q6, q7, [sp, #96]
-    stp q8, q9, [sp, #128]
-    stp q10, q11, [sp, #160]
-    stp q12, q13, [sp, #192]
-    stp q14, q15, [sp, #224]
-    stp q16, q17, [sp, #256]
-    stp q18, q19, [sp, #288]
-    stp q20, q21, [sp, #320]
-    stp q22, q23, [sp, #352]
+    vector_registers stp
     b .Lresolve
 .Lsave_sve:
     addvl sp, sp, #-SVE_VECTORS
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
-    str z\n, [sp, #\n, mul vl]
-    .endr
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-    str p\n, [sp, #(FIRST_PREDICATE + \n), mul vl]
-    .endr
+    sve_registers str
 .Lresolve:
     mov w0, w17
     add x1, x29, #16            // the first argument; the next ones are above it
@@ -88,36 +99,12 @@ lazyck_trampoline:
     mov x17, x0
     test_for_sve
     cbnz x16, .Lrestore_sve
-    ldp q0, q1, [sp]
-    ldp q2, q3, [sp, #32]
-    ldp q4, q5, [sp, #64]
-    ldp q6, q7, [sp, #96]
-    ldp q8, q9, [sp, #128]
-    ldp q10, q11, [sp, #160]
-    ldp q12, q13, [sp, #192]
-    ldp q14, q15, [sp, #224]
-    ldp q16, q17, [sp, #256]
-    ldp q18, q19, [sp, #288]
-    ldp q20, q21, [sp, #320]
-    ldp q22, q23, [sp, #352]
+    vector_registers ldp
     b .Lrestored
 .Lrestore_sve:
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
-    ldr z\n, [sp, #\n, mul vl]
-    .endr
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-    ldr p\n, [sp, #(FIRST_PREDICATE + \n), mul vl]
-    .endr
+    sve_registers ldr
 .Lrestored:
-    ldp x0, x1, [x29, #16]
-    ldp x2, x3, [x29, #32]
-    ldp x4, x5, [x29, #48]
-    ldp x6, x7, [x29, #64]
-    ldp x8, x9, [x29, #80]
-    ldp x10, x11, [x29, #96]
-    ldp x12, x13, [x29, #112]
-    ldp x14, x15, [x29, #128]
-    ldr x18, [x29, #144]
+    general_registers ldp, ldr
     mov sp, x29
     .cfi_def_cfa_register sp
     ldp x29, x30, [sp], #FRAME

@@ -34,15 +34,9 @@ lazyck_trampoline:
     .cfi_offset %rbp,-24
     movq %rsp,%rbp
     .cfi_def_cfa_register %rbp
-    pushq %rax
-    pushq %rdi
-    pushq %rsi
-    pushq %rdx
-    pushq %rcx
-    pushq %r8
-    pushq %r9
-    pushq %r10
-    pushq %r11
+    .irp register, rax, rdi, rsi, rdx, rcx, r8, r9, r10, r11
+    pushq %\register
+    .endr
     movq lazyck_vector_state(%rip),%rax
     testq %rax,%rax
     jz .Ldetermine
@@ -89,15 +83,10 @@ lazyck_trampoline:
 .Lfxrstor:
     fxrstor64 (%rsp)
 .Lrestored:
-    movq -8(%rbp),%rax
-    movq -16(%rbp),%rdi
-    movq -24(%rbp),%rsi
-    movq -32(%rbp),%rdx
-    movq -40(%rbp),%rcx
-    movq -48(%rbp),%r8
-    movq -56(%rbp),%r9
-    movq -64(%rbp),%r10
-    movq -72(%rbp),%r11
+    leaq -72(%rbp),%rsp
+    .irp register, r11, r10, r9, r8, rcx, rdx, rsi, rdi, rax
+    popq %\register
+    .endr
     .cfi_remember_state
     leave
     .cfi_def_cfa %rsp,16
@@ -110,12 +99,9 @@ lazyck_trampoline:
 // Clears bytes 16..63 of an xsave header, which must be zero when it is read back: no instruction
 // writes them. 8 bytes of return address are below the area.
 .Lclear_header_rest:
-    movq %rdx,(8+528)(%rsp)
-    movq %rdx,(8+536)(%rsp)
-    movq %rdx,(8+544)(%rsp)
-    movq %rdx,(8+552)(%rsp)
-    movq %rdx,(8+560)(%rsp)
-    movq %rdx,(8+568)(%rsp)
+    .irp at, 528, 536, 544, 552, 560, 568
+    movq %rdx,8+\at(%rsp)
+    .endr
     ret
 
 // Decides at the first slow call of the process how to save the registers and how much room that
