@@ -10,11 +10,7 @@
 
 namespace lazyck::rt {
 
-namespace {
-
 constexpr unsigned k_mode = 0500;
-
-}  // namespace
 
 // Returns the directory for copies below `parent`, or an empty string if there can be none.
 std::string NamedCopies::place_below(const std::string& parent) {

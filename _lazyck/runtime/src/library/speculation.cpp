@@ -8,13 +8,9 @@
 
 namespace lazyck::rt {
 
-namespace {
-
 // FlashAttention's forward file takes as long as five to six of its kernels one by one, llama.cpp's
 // mmq as five.
 constexpr unsigned k_kernels_for_a_source = 5;
-
-}  // namespace
 
 void Speculation::follow(const std::string& path) {
     std::unordered_map<BlobId, std::vector<BlobId>> neighbours;

@@ -4,11 +4,7 @@
 
 namespace lazyck::rt {
 
-namespace {
-
 constexpr unsigned k_enough_to_pay = 4;  // compiles after which a preamble has paid off
-
-}  // namespace
 
 void JobPermits::acquire(const std::string& blob) {
     std::unique_lock<std::mutex> lock(m_state->mutex);
