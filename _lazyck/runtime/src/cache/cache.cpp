@@ -14,7 +14,6 @@
 #include "base/failure.h"
 #include "base/machine.h"
 #include "lazyck_abi.h"
-#include "platform/files.h"
 #include "platform/staging.h"
 
 namespace lazyck::rt {

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "lazyck_abi.h"

@@ -21,12 +21,10 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <optional>
 #include <utility>
 
 #include "base/failure.h"
 #include "base/machine.h"
-#include "base/text.h"
 #include "cache/cache.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"

@@ -21,7 +21,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/text.h"
 #include "cache/directory.h"
 #include "error.hpp"
 #include "lazyck_abi.h"

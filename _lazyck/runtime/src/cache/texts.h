@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 
 #include "base/hash.h"
 #include "base/text.h"

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 
 #include "base/failure.h"
 #include "base/json_object.h"
@@ -19,9 +18,6 @@
 #include "compile/private_names.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
-#include "platform/files.h"
-#include "platform/messages.h"
-#include "platform/process.h"
 #include "platform/staging.h"
 #include "record/events.h"
 

@@ -9,8 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
-#include <vector>
+#include <type_traits>
 
 #include "lazyck.h"
 #include "lazyck_abi.h"

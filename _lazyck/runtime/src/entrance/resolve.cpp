@@ -8,10 +8,8 @@
 #include <string>
 
 #include "error.hpp"
-#include "lazyck_abi.h"
 #include "library/kernels.h"
 #include "library/library.h"
-#include "platform/config.h"
 #include "platform/error_stream.h"
 #include "platform/floating_point.h"
 #include "platform/work_stack.h"

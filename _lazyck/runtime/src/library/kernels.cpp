@@ -11,7 +11,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "bundle/manifest_view.h"
 #include "lazyck_abi.h"
 #include "library/library.h"
 

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
-#include <utility>
 
 #include "base/failure.h"
 #include "base/load_error.h"

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <mutex>
 #include <string_view>
-#include <utility>
 
 #include "base/failure.h"
 #include "base/load_error.h"

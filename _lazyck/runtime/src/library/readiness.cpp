@@ -13,7 +13,6 @@
 #include "platform/caller.h"
 #include "platform/capture.h"
 #include "platform/messages.h"
-#include "platform/process.h"
 #include "platform/threads.h"
 
 namespace lazyck::rt {

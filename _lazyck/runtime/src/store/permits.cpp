@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -11,7 +10,6 @@
 #include "base/numbers.h"
 #include "base/text.h"
 #include "platform/files.h"
-#include "platform/messages.h"
 #include "platform/process_tree.h"
 
 namespace lazyck::rt {

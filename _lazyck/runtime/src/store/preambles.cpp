@@ -17,10 +17,8 @@
 #include <cerrno>
 #include <string_view>
 
-#include "base/failure.h"
 #include "base/hash.h"
 #include "bundle/recipe.h"
-#include "bundle/units.h"
 #include "lazyck_abi.h"
 #include "platform/lock.h"
 #include "platform/messages.h"

@@ -11,7 +11,6 @@
 #include "base/machine.h"
 #include "bundle/units.h"
 #include "cache/packs.h"
-#include "lazyck_abi.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
 #include "store/local_compile.h"

@@ -13,17 +13,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
-#include <functional>
-#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "base/failure.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "cache/archive.h"
-#include "cache/directory.h"
 #include "cache/texts.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"
