@@ -373,7 +373,7 @@ def deploy(own: Path, target: Path) -> None:
 
     The copy is to be shipped, so its thousands of sources and headers are one file: a wheel or a
     layer of an image compresses each file by itself, and installing many small ones takes long. The
-    runtime unpacks it (runtime/src/cache/archive.cpp).
+    runtime unpacks it (runtime/src/store/sources.cpp).
     """
     temporary = target.with_name(f".{target.name}.new")
     shutil.rmtree(temporary, ignore_errors=True)

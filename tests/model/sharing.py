@@ -72,7 +72,7 @@ def look_again(w: World, s: State, t: int) -> Next:
         yield "finds no entry still", move(s, t, "find_bundle" if w.has_archive else "take_job")
 
 
-@step("cache/archive.cpp unpacked")
+@step("store/sources.cpp unpacked")
 def find_bundle(w: World, s: State, t: int) -> Next:
     """Uses the sources (is_made) if they are unpacked already."""
     if s.is_unpacked:
@@ -81,7 +81,7 @@ def find_bundle(w: World, s: State, t: int) -> Next:
         yield "finds no sources", move(s, t, "lock_bundle")
 
 
-@step("cache/archive.cpp unpacked")
+@step("store/sources.cpp unpacked")
 def lock_bundle(w: World, s: State, t: int) -> Next:
     """Takes the bundle's BlobLock in order to unpack. Passes over the lock if its holder is stopped
     or locks do not work."""
@@ -96,7 +96,7 @@ def lock_bundle(w: World, s: State, t: int) -> Next:
         yield "finds the bundle locked", move(s, t, "find_bundle")
 
 
-@step("cache/archive.cpp unpacked")
+@step("store/sources.cpp unpacked")
 def look_at_bundle(w: World, s: State, t: int) -> Next:
     """Looks for the sources again under the lock (is_made), because somebody may have unpacked them
     since."""
@@ -106,7 +106,7 @@ def look_at_bundle(w: World, s: State, t: int) -> Next:
         yield "unpacks in its staging directory", move(s, t, "put_bundle")
 
 
-@step("cache/archive.cpp unpack")
+@step("store/sources.cpp unpack")
 def put_bundle(w: World, s: State, t: int) -> Next:
     """Shows the sources with renameat, unless others are there, which compilers may be reading."""
     if w.mutation == "bundle replaced unseen":
@@ -117,13 +117,13 @@ def put_bundle(w: World, s: State, t: int) -> Next:
         yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
-@step("cache/archive.cpp unpack")
+@step("store/sources.cpp unpack")
 def put_after_all(w: World, s: State, t: int) -> Next:
     """Puts its own sources in place of the others, in a mutation."""
     yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
-@step("store/job_permits.cpp acquire")
+@step("store/permits.cpp acquire")
 def take_job(w: World, s: State, t: int) -> Next:
     """Takes one of the process's own permits (JobPermits)."""
     free = process_of(w, s, t).jobs
@@ -265,7 +265,7 @@ def fill(w: World, s: State, t: int) -> Next:
     yield "has written the entry", move(s._replace(entries=entries), t, "free_permit", has="entry")
 
 
-@step("store/job_permits.cpp release", "unlock slot")
+@step("store/permits.cpp release", "unlock slot")
 def free_permit(w: World, s: State, t: int) -> Next:
     """Ends HostPermit and HeldPermit, so that another compile may begin."""
     me, process = s.threads[t], process_of(w, s, t)

@@ -79,15 +79,9 @@ class SymbolNames {
 };
 
 void write_at(int fd, std::uint64_t at, const void* data, std::size_t size) {
-    const char* from = static_cast<const char*>(data);
-    while (size > 0) {
-        const ssize_t done = pwrite(fd, from, size, static_cast<off_t>(at));
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) fail_system("cannot rename symbols of what was compiled", errno);
-        from += done;
-        at += static_cast<std::uint64_t>(done);
-        size -= static_cast<std::size_t>(done);
-    }
+    const bool is_there = lseek(fd, static_cast<off_t>(at), SEEK_SET) >= 0;
+    if (!is_there || !write_all(fd, {static_cast<const char*>(data), size}))
+        fail_system("cannot rename symbols of what was compiled", errno);
 }
 
 }  // namespace

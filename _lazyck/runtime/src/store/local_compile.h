@@ -8,7 +8,6 @@
 #include "cache/entry.h"
 #include "compile/compile.h"
 #include "store/missing.h"
-#include "store/permits.h"
 #include "store/remote.h"
 
 namespace lazyck::rt {

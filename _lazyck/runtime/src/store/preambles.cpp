@@ -23,7 +23,6 @@
 #include "platform/lock.h"
 #include "platform/messages.h"
 #include "platform/process.h"
-#include "store/permits.h"
 
 namespace lazyck::rt {
 

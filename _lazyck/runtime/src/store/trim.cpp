@@ -19,12 +19,12 @@
 
 #include "base/numbers.h"
 #include "base/text.h"
-#include "cache/archive.h"
 #include "cache/texts.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 #include "store/preambles.h"
+#include "store/sources.h"
 
 namespace lazyck::rt {
 

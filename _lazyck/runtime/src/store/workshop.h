@@ -7,8 +7,8 @@
 #include "platform/config.h"
 #include "record/events.h"
 #include "store/jit_policy.h"
-#include "store/job_permits.h"
 #include "store/lookup.h"
+#include "store/permits.h"
 #include "store/sources.h"
 
 namespace lazyck::rt {
