@@ -16,11 +16,7 @@ from _lazyck.library.job import Prefetch
 from _lazyck.library.library import Library, fitting
 from _lazyck.library.library import drain as drained
 
-
-def _own(handle: ctypes.CDLL) -> str | None:
-    """Return the path of the lazy library behind `handle`: that library itself, or one that it
-    depends on."""
-    return _place_of(handle, "lazyck_abi_version")
+_MARK = "lazyck_abi_version"  # each lazy library defines it
 
 
 def _place_of(handle: ctypes.CDLL, symbol: str) -> str | None:
@@ -44,7 +40,7 @@ def load(path: str | os.PathLike[str], mode: int = ctypes.RTLD_LOCAL) -> Library
     from an older lazyck.
     """
     handle = ctypes.CDLL(os.fspath(path), mode)
-    own = _own(handle)
+    own = _place_of(handle, _MARK)
     if own is None or not _is_same(own, os.fspath(path)):
         raise LazyckError(f"{os.fspath(path)} is not a lazy library", "`lazyck build full` makes one")
     version = int(handle.lazyck_abi_version())
@@ -78,7 +74,7 @@ def loaded(symbol: str = "") -> list[Library]:
             handle = ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_NOLOAD)
         except OSError:
             continue
-        own = _own(handle)
+        own = _place_of(handle, _MARK)
         if own is None or not _is_same(own, path) or int(handle.lazyck_abi_version()) < abi.API_VERSION:
             continue
         if not symbol or _place_of(handle, symbol) == own:

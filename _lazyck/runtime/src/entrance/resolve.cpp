@@ -14,34 +14,24 @@
 #include "platform/floating_point.h"
 #include "platform/work_stack.h"
 
-// _lazyck/postbuild/link/stubs.py generates this symbol.
-extern "C" __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_count;
-
 namespace {
 
-// Restores errno, which the caller does not expect a call to change.
-class KeptErrno {
- public:
-    KeptErrno() : m_value(errno) {}
-    KeptErrno(const KeptErrno&) = delete;
-    KeptErrno& operator=(const KeptErrno&) = delete;
-    ~KeptErrno() { errno = m_value; }
-
- private:
-    int m_value;
-};
-
-// Defers the cancellation of the thread until its compile is finished: others wait for it, and
+// Keeps what the caller does not expect a call to change: errno, and whether the thread can be
+// cancelled. Its cancellation is deferred until its compile is finished: others wait for it, and
 // cancelling would unwind through code that catches exceptions.
-class Uncancelled {
+class Undisturbed {
  public:
-    Uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m_before); }
-    Uncancelled(const Uncancelled&) = delete;
-    Uncancelled& operator=(const Uncancelled&) = delete;
-    ~Uncancelled() { pthread_setcancelstate(m_before, nullptr); }
+    Undisturbed() : m_errno(errno) { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m_cancels); }
+    Undisturbed(const Undisturbed&) = delete;
+    Undisturbed& operator=(const Undisturbed&) = delete;
+    ~Undisturbed() {
+        pthread_setcancelstate(m_cancels, nullptr);
+        errno = m_errno;
+    }
 
  private:
-    int m_before = PTHREAD_CANCEL_ENABLE;
+    const int m_errno;
+    int m_cancels = PTHREAD_CANCEL_ENABLE;
 };
 
 struct Call {
@@ -76,8 +66,7 @@ __attribute__((noinline)) void* resolve(void* what) {
 
 extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint32_t number,
                                                                       const std::uintptr_t* arguments) {
-    const KeptErrno kept;
-    const Uncancelled uncancelled;
+    const Undisturbed undisturbed;
     const lazyck::rt::DefaultFloatingPoint ours;
     lazyck::rt::WorkStack stack;
     Call call = {number, arguments};

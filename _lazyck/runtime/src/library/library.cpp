@@ -98,16 +98,7 @@ void Library::after_fork_in_child() {
 
 void* Library::resolve(std::uint32_t slot, const void* caller) {
     const BlobId blob = core.blobs.of_slot(slot);
-    speculation.expect_neighbours(blob);  // while this one is compiled
-    readiness.make_ready_for_call({blob, nullptr, true, "", "", {slot, caller}});
-    const ManifestRow at = core.blobs.row(blob);
-    return function_for_call(blob, slot - at.manifest.blob(at.index).first_symbol);
-}
-
-void* Library::first_function(BlobId blob) {
-    speculation.expect_neighbours(blob);
-    readiness.make_ready_for_call({blob, nullptr, true, "", ""});
-    return function_for_call(blob, 0);
+    return function_for_call(blob, slot - core.blobs.row(blob).blob().first_symbol, {slot, caller});
 }
 
 const void* Library::image_for(const Handle& handle, bool& is_whole) {
@@ -127,17 +118,19 @@ const void* Library::image_of(const HostUnit& unit, const Handle& handle, bool& 
         // If the whole source is ready already, it is better than a kernel that must be compiled.
         const Wanted one = {kernel->second, nullptr, true, "", ""}, all = {unit.whole, nullptr, true, "", ""};
         if (core.states.is_loaded(one.blob) || readiness.is_at_hand(one) || !readiness.is_at_hand(all)) {
-            image = first_function(one.blob);
+            image = function_for_call(one.blob);
             speculation.expect_whole_source(one.blob, all.blob, unit.kernels.size());
         }
     }
     is_whole = image == nullptr || is_whole_mark(image);
-    return is_whole ? first_function(unit.whole) : image;
+    return is_whole ? function_for_call(unit.whole) : image;
 }
 
-// Returns the function for a call. The slot is not read, because during a record slots are made
-// lazy again from time to time.
-void* Library::function_for_call(BlobId blob, std::uint32_t number) {
+// Makes a blob ready, and returns its function of this number. The slot is not read, because during a
+// record slots are made lazy again from time to time.
+void* Library::function_for_call(BlobId blob, std::uint32_t number, const Call& call) {
+    speculation.expect_neighbours(blob);  // while this one is compiled
+    readiness.make_ready_for_call({blob, nullptr, true, "", "", call});
     const ManifestRow at = core.blobs.row(blob);
     void* function = nullptr;
     std::optional<FirstCall> first;

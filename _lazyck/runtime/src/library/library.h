@@ -64,8 +64,7 @@ class Library {
 
     void begin();
     const void* image_of(const HostUnit& unit, const Handle& handle, bool& is_whole);
-    void* first_function(BlobId blob);
-    void* function_for_call(BlobId blob, std::uint32_t number);
+    void* function_for_call(BlobId blob, std::uint32_t number = 0, const Call& call = {});
 
     std::unique_ptr<Prefetch> m_prefetch;  // of LAZYCK_PREFETCH
 };
