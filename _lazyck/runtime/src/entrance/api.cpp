@@ -66,7 +66,8 @@ int guarded(Work work) {
     return -1;
 }
 
-// Fills a struct of the interface, of which the caller has `to->size` bytes, with what `make` returns.
+// Fills a struct of the interface, of which the caller has `to->size` bytes, with what `make`
+// returns.
 template <typename T, typename Make>
 void fill(T* to, Make make) {
     if (to == nullptr || to->size < sizeof to->size) throw std::runtime_error("lazyck: set `size` first");

@@ -126,8 +126,8 @@ const void* Library::image_of(const HostUnit& unit, const Handle& handle, bool& 
     return is_whole ? function_for_call(unit.whole) : image;
 }
 
-// Makes a blob ready, and returns its function of this number. The slot is not read, because during a
-// record slots are made lazy again from time to time.
+// Makes a blob ready, and returns its function of this number. The slot is not read, because during
+// a record slots are made lazy again from time to time.
 void* Library::function_for_call(BlobId blob, std::uint32_t number, const Call& call) {
     speculation.expect_neighbours(blob);  // while this one is compiled
     readiness.make_ready_for_call({blob, nullptr, true, "", "", call});

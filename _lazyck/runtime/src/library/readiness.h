@@ -1,5 +1,5 @@
-// Makes blobs and their kernels ready: gets their entries and loads them. While the blob of a call is
-// compiled, it begins to compile the other blobs that the calling function calls.
+// Makes blobs and their kernels ready: gets their entries and loads them. While the blob of a call
+// is compiled, it begins to compile the other blobs that the calling function calls.
 #pragma once
 
 #include <string_view>

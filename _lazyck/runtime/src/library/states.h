@@ -1,5 +1,5 @@
-// The state of each blob of the library in this process, the lock that guards it, and the slots: the
-// pointers that stubs jump through.
+// The state of each blob of the library in this process, the lock that guards it, and the slots,
+// which are the pointers that stubs jump through.
 #pragma once
 
 #include <condition_variable>

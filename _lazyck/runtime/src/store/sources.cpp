@@ -1,7 +1,7 @@
-// An archive of sources is <root>/<library>/sources.tar.gz, written by _lazyck/postbuild/bundle.py. Its
-// members are "<library>/tree/..." and, as the last one, "<library>/contents". Hence an unpacked
-// bundle that has `contents` is complete. It is unpacked at <cache>/.bundles/<32 digits of its
-// SHA-256>; that directory's modification time is the time of the last use.
+// An archive of sources is <root>/<library>/sources.tar.gz, written by _lazyck/postbuild/bundle.py.
+// Its members are "<library>/tree/..." and, as the last one, "<library>/contents". Hence an
+// unpacked bundle that has `contents` is complete. It is unpacked at <cache>/.bundles/<32 digits of
+// its SHA-256>; that directory's modification time is the time of the last use.
 #include "store/sources.h"
 
 #include <dirent.h>
@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <functional>
 
 #include "base/failure.h"
 #include "base/sha256.h"
@@ -227,41 +228,46 @@ std::string library_in(const std::string& directory, const ManifestView& manifes
     return directory + "/" + (found.empty() ? file_name_of(manifest.soname()) : found);
 }
 
-std::string Archives::unpacked(const std::string& path, const std::string& library, const std::string& source,
-                               Cache& cache, const std::function<bool(const std::string& root)>& is_good) {
-    const std::string digest = digest_of(path);
+// Returns the root of a bundle in `cache` that has the contents of the archive at `path`. The
+// archive is unpacked if that bundle is missing, if it lacks the blob's source, or if its contents
+// changed. A bundle that was found good is not checked again in this process. Needs tar and gzip.
+std::string Sources::unpacked(const std::string& path, const ManifestView& manifest, const BlobRow& blob,
+                              Cache& cache) {
+    const std::string library = file_name_of(manifest.library()), digest = digest_of(path);
     const std::string place = cache.make_own_directory(LAZYCK_CACHE_BUNDLES) + "/" + digest;
+    const auto is_known_good = [&] {
+        const std::lock_guard<std::mutex> guard(m_known->mutex);
+        return m_known->good.count(place) != 0;
+    };
+    // A bundle that was unpacked into a cache may have been removed in part, or torn by a power
+    // cut. Later changes are detected at the compile, as in any bundle.
     const auto is_made = [&] {
-        return is_whole(place, library) && is_file(place + "/" + source) && (is_known_good(place) || is_good(place));
+        return is_whole(place, library) && is_file(place + "/" + blob.source) &&
+               (is_known_good() || m_known->contents.find_fault(place, manifest, blob).empty());
     };
     if (!is_made()) {
         const BlobLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/bundle-" + digest + ".lock",
                             {"the bundle of " + visible(library), library, "", "", ""}, k_patience, is_made);
         if (!is_made()) unpack(path, library, place, cache, is_made);
     }
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    m_good.insert(place);
+    const std::lock_guard<std::mutex> guard(m_known->mutex);
+    m_known->good.insert(place);
     return place;
 }
 
-bool Archives::is_known_good(const std::string& root) {
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    return m_good.count(root) != 0;
-}
-
-std::string Archives::digest_of(const std::string& path) {
+std::string Sources::digest_of(const std::string& path) {
     struct stat st;
     if (stat(path.c_str(), &st) != 0) fail_to_read(path, errno);
     {
-        const std::lock_guard<std::mutex> guard(m_mutex);
-        const auto known = m_digests.find(path);
-        if (known != m_digests.end() && is_same_file(known->second.first, st)) return known->second.second;
+        const std::lock_guard<std::mutex> guard(m_known->mutex);
+        const auto known = m_known->digests.find(path);
+        if (known != m_known->digests.end() && is_same_file(known->second.first, st)) return known->second.second;
     }
     MappedFile file;
     if (const int error = file.map(path, true)) fail_to_read(path, error);
     const std::string digest = sha256_hex(file.data(), file.size()).substr(0, k_bundle_digits);
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    m_digests[path] = {file.status(), digest};
+    const std::lock_guard<std::mutex> guard(m_known->mutex);
+    m_known->digests[path] = {file.status(), digest};
     return digest;
 }
 
@@ -277,16 +283,10 @@ SourceFile Sources::find(const ManifestView& manifest, const BlobRow& blob, Cach
     check_stays_inside(blob);
     if (blob.source[0] == '/') return {m_places.roots.empty() ? "" : m_places.roots[0], blob.source, false};
     std::string root = root_of_blob(m_places.roots, m_places.library, manifest, blob);
-    const std::string library = file_name_of(manifest.library());
-    const std::string archive = archive_path(root, library);
+    const std::string archive = archive_path(root, file_name_of(manifest.library()));
     if (!is_file(root + "/" + blob.source) && is_file(archive)) {
         if (is_privileged()) check_way(blob, archive);
-        // A bundle that was unpacked into a cache may have been removed in part, or torn by a power
-        // cut. Later changes are detected at the compile, as in any bundle.
-        const auto is_good = [&](const std::string& there) {
-            return m_contents->find_fault(there, manifest, blob).empty();
-        };
-        root = m_archives->unpacked(archive, library, blob.source, cache, is_good);
+        root = unpacked(archive, manifest, blob, cache);
     }
     return {root, root + "/" + blob.source, true};
 }
@@ -299,7 +299,7 @@ void Sources::check(const SourceFile& source, const ManifestView& manifest, cons
     if (!is_file(source.path))
         refuse("its source '" + source.path + "' is not there", LAZYCK_ENV_ROOT " names the library's bundle");
     if (is_privileged()) check_way(blob, source.path);
-    const std::string fault = source.is_in_bundle ? m_contents->find_fault(source.root, manifest, blob) : "";
+    const std::string fault = source.is_in_bundle ? m_known->contents.find_fault(source.root, manifest, blob) : "";
     if (!fault.empty()) {
         refuse("the bundle is not as it was when the library was built: " + fault,
                "the result would go into the cache under a key that it does not match; install the library again,"
@@ -308,14 +308,12 @@ void Sources::check(const SourceFile& source, const ManifestView& manifest, cons
 }
 
 std::string Sources::find_change(const SourceFile& source, const ManifestView& manifest, const BlobRow& blob) {
-    return source.is_in_bundle ? m_contents->find_change(source.root, manifest, blob) : "";
+    return source.is_in_bundle ? m_known->contents.find_change(source.root, manifest, blob) : "";
 }
 
 void Sources::after_fork_in_child() {
-    static_cast<void>(m_contents.release());
-    static_cast<void>(m_archives.release());
-    m_contents = std::make_unique<Contents>();
-    m_archives = std::make_unique<Archives>();
+    static_cast<void>(m_known.release());
+    m_known = std::make_unique<Known>();
 }
 
 }  // namespace lazyck::rt

@@ -1,9 +1,10 @@
 // Finds the sources of blobs in the library's bundle, and checks that they are fit to be compiled.
+// Unpacks bundles whose sources were deployed as one archive into the cache, at the first compile
+// that needs them.
 #pragma once
 
 #include <sys/stat.h>
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,26 +35,6 @@ Strings bundle_roots(const std::string& given, const std::string& baked, const s
 // soname.
 std::string library_in(const std::string& directory, const ManifestView& manifest);
 
-// Unpacks bundles whose sources were deployed as one archive into the cache, at the first compile
-// that needs them.
-class Archives {
- public:
-    // Returns the root of a bundle in `cache` that has the contents of the archive at `path`. The
-    // archive is unpacked if that bundle is missing, if it lacks the file `source`, or if `is_good`
-    // returns that its contents changed. A bundle that was found good is not checked again in this
-    // process. Needs tar and gzip. Throws CompileError.
-    std::string unpacked(const std::string& path, const std::string& library, const std::string& source, Cache& cache,
-                         const std::function<bool(const std::string& root)>& is_good);
-
- private:
-    std::string digest_of(const std::string& path);
-    bool is_known_good(const std::string& root);
-
-    std::mutex m_mutex;
-    std::map<std::string, std::pair<struct stat, std::string>> m_digests;  // by path, with the status then
-    std::set<std::string> m_good;                                          // roots of bundles
-};
-
 // Removes unpacked bundles that were not used for a week from the cache `root`. Ignores failures.
 void remove_unused_bundles(const Directory& root);
 
@@ -80,9 +61,19 @@ class Sources {
     void after_fork_in_child();
 
  private:
+    struct Known {
+        Contents contents;
+        std::mutex mutex;
+        std::map<std::string, std::pair<struct stat, std::string>>
+            digests;                 // of archives by path, with the status then
+        std::set<std::string> good;  // roots of unpacked bundles
+    };
+
+    std::string unpacked(const std::string& path, const ManifestView& manifest, const BlobRow& blob, Cache& cache);
+    std::string digest_of(const std::string& path);
+
     const Places& m_places;
-    std::unique_ptr<Contents> m_contents = std::make_unique<Contents>();
-    std::unique_ptr<Archives> m_archives = std::make_unique<Archives>();
+    std::unique_ptr<Known> m_known = std::make_unique<Known>();
 };
 
 }  // namespace lazyck::rt

@@ -66,8 +66,8 @@ class Store {
     // Returns nothing if compiling is not permitted and no remote cache has the entry.
     std::optional<Entry> make_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
                                         bool may_compile, Caches& caches);
-    // Makes the entry unless another process does first. Sets `service_problem` if a compile service
-    // was to compile the entry and did not.
+    // Makes the entry unless another process does first. Sets `service_problem` if a compile
+    // service was to compile the entry and did not.
     std::optional<Entry> make_in_turn(const Missing& missing, bool may_compile, std::string& service_problem);
     // Returns the entry, open, from a remote cache or from a compile service.
     UniqueFd fetch(const Missing& missing, RemoteEntry* remote, bool may_compile, std::string& origin,
