@@ -88,18 +88,12 @@ std::string Cache::entry_name(const EntryKey& key) {
 
 Cache::Leaf& Cache::leaf_of(const EntryKey& key) {
     const auto is_it = [&](const Leaf& leaf) {
-        return leaf.library == key.library && leaf.toolchain_id == key.toolchain_id && leaf.salt == key.salt &&
-               leaf.archs == key.archs;
+        return leaf.key.library == key.library && leaf.key.toolchain_id == key.toolchain_id &&
+               leaf.key.salt == key.salt && leaf.key.archs == key.archs;
     };
     const auto found = std::find_if(m_leaves.begin(), m_leaves.end(), is_it);
     if (found != m_leaves.end()) return *found;
-    Leaf made;
-    made.library = key.library;
-    made.toolchain_id = key.toolchain_id;
-    made.salt = key.salt;
-    made.archs = key.archs;
-    made.path = directories(key).back();
-    m_leaves.push_back(std::move(made));
+    m_leaves.push_back({key, directories(key).back()});
     return m_leaves.back();
 }
 
@@ -140,13 +134,6 @@ std::string Cache::note_path(const EntryKey& key) {
     const std::string entry = entry_path(key);
     if (!m_is_tier) return entry + ".seen";
     return m_notes.empty() ? "" : m_notes + "/" LAZYCK_CACHE_SEEN "/" + hash(entry).hex();
-}
-
-std::shared_ptr<Cache> Cache::tier(std::string root, std::string notes) {
-    auto made = std::make_shared<Cache>(std::move(root));
-    made->m_is_tier = true;
-    made->m_notes = std::move(notes);
-    return made;
 }
 
 std::string Cache::history_path() const { return m_root + "/" LAZYCK_CACHE_HISTORY "/" + safe_name(host_name()); }

@@ -44,9 +44,9 @@ constexpr unsigned k_depth_of_staging = 2;
 class Cache {
  public:
     explicit Cache(std::string root) : m_root(std::move(root)) {}
-    // Returns a tier: another cache, which is only read. Notes about its entries are kept below the
+    // Makes a tier: another cache, which is only read. Notes about its entries are kept below the
     // root `notes`, or nowhere if that is empty.
-    static std::shared_ptr<Cache> tier(std::string root, std::string notes);
+    Cache(std::string root, std::string notes) : m_root(std::move(root)), m_is_tier(true), m_notes(std::move(notes)) {}
 
     const std::string& root() const { return m_root; }
     std::string entry_path(const EntryKey& key);
@@ -88,10 +88,9 @@ class Cache {
     void make_directories_for(const EntryKey& key);
 
  private:
-    // A directory, and the parts of the keys of the entries that share it.
+    // A directory, and the key of one of the entries that share it.
     struct Leaf {
-        std::string library, toolchain_id, salt;
-        Strings archs;
+        EntryKey key;
         std::string path;
         dev_t device = 0;
         ino_t inode = 0;  // 0: not found good yet
@@ -104,8 +103,8 @@ class Cache {
     bool is_trusted(const std::string& path);
 
     std::string m_root;
-    bool m_is_tier = false;
-    std::string m_notes;  // where the notes of a tier are kept
+    const bool m_is_tier = false;
+    const std::string m_notes;  // where the notes of a tier are kept
     std::mutex m_mutex;
     std::set<std::string> m_trusted;  // directories that were found good before
     std::vector<Leaf> m_leaves;

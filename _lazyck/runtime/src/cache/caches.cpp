@@ -35,14 +35,12 @@ std::shared_ptr<Cache> session_cache(const std::string& name) {
     return std::make_shared<Cache>(root);
 }
 
-// Returns the first line of one of our exceptions, without our name.
-std::string first_line(const CompileError& e) {
-    std::string line = e.what();
-    line = line.substr(0, line.find('\n'));
+}  // namespace
+
+std::string first_line_of(const std::exception& e) {
+    const std::string text = e.what(), line = text.substr(0, text.find('\n'));
     return line.rfind("lazyck: ", 0) == 0 ? line.substr(8) : line;
 }
-
-}  // namespace
 
 Caches::Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers,
                std::function<std::vector<Pack>()> find_packs)
@@ -52,7 +50,7 @@ Caches::Caches(const std::string& given, const std::string& parent, std::string 
         try {
             root = default_cache_dir(parent, m_name);
         } catch (const CompileError& e) {
-            m_no_own = first_line(e);
+            m_no_own = first_line_of(e);
         }
     }
     if (m_no_own.empty()) {
@@ -60,7 +58,7 @@ Caches::Caches(const std::string& given, const std::string& parent, std::string 
         m_used = {m_own};
     }
     for (const std::string& tier : tiers) {
-        if (tier != root) m_tiers.push_back(Cache::tier(tier, root));
+        if (tier != root) m_tiers.push_back(std::make_shared<Cache>(tier, root));
     }
 }
 
@@ -82,7 +80,7 @@ const std::vector<Pack>& Caches::packs() {
     if (m_packs) return *m_packs;
     m_packs = m_find_packs();
     for (const Pack& pack : *m_packs) {
-        if (pack.is_for_this_build) m_packed.push_back(Cache::tier(pack.root, m_own ? m_own->root() : ""));
+        if (pack.is_for_this_build) m_packed.push_back(std::make_shared<Cache>(pack.root, m_own ? m_own->root() : ""));
     }
     return *m_packs;
 }
@@ -121,10 +119,11 @@ void Caches::pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure&
              {reason.blob(), reason.log(), reason.command()});
     }
     m_used.push_back(next);
+    const bool is_private =
+        std::any_of(m_private.begin(), m_private.end(), [&](const Private& each) { return each.cache == next; });
     say(Level::warn, "cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
                          "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
-                         (is_private(next) ? ", which others do not see" : "") + "; to keep them, fix that or " +
-                         k_remedy);
+                         (is_private ? ", which others do not see" : "") + "; to keep them, fix that or " + k_remedy);
 }
 
 void Caches::forget_bad_places() {
@@ -169,10 +168,6 @@ std::shared_ptr<Cache> Caches::private_below(const std::string& parent) {
     const auto cache = std::make_shared<Cache>(place->root);
     m_private.push_back({std::move(*place), cache});
     return cache;
-}
-
-bool Caches::is_private(const std::shared_ptr<Cache>& cache) const {
-    return std::any_of(m_private.begin(), m_private.end(), [&](const Private& place) { return place.cache == cache; });
 }
 
 }  // namespace lazyck::rt

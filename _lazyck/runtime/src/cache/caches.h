@@ -2,6 +2,7 @@
 // written.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,9 @@
 #include "platform/private_place.h"
 
 namespace lazyck::rt {
+
+// Returns the first line of one of our exceptions, without our name.
+std::string first_line_of(const std::exception& e);
 
 class Caches {
  public:
@@ -62,7 +66,6 @@ class Caches {
 
     std::shared_ptr<Cache> next_stand_in();
     std::shared_ptr<Cache> private_below(const std::string& parent);
-    bool is_private(const std::shared_ptr<Cache>& cache) const;
     void begin_again();
 
     std::string m_name;

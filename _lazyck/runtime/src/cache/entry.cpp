@@ -172,6 +172,14 @@ std::vector<DynamicSymbol> functions_of(const ElfView& elf, const std::string& p
     return functions;
 }
 
+// Returns a sentence about one of `symbols` that the library lacks, or an empty string.
+std::string find_missing(const ElfView& elf, const Strings& symbols) {
+    for (const std::string& name : symbols) {
+        if (!elf.find_function(name)) return "it does not define '" + name + "', which the library expects of it";
+    }
+    return "";
+}
+
 EntryLookup read_file(UniqueFd fd, const std::string& path, const Note& note, const EntryKey& key,
                       const Strings& symbols) {
     EntryLookup result;
@@ -233,18 +241,6 @@ std::string find_damage(const Directory& directory, const std::string& name) {
     const std::string problem = stranger.empty() ? check_whole(file, trailer) : stranger;
     return problem.empty() ? ElfView(file.data(), trailer.image_size).problem() : problem;
 }
-
-namespace {
-
-// Returns a sentence about one of `symbols` that the library lacks, or an empty string.
-std::string find_missing(const ElfView& elf, const Strings& symbols) {
-    for (const std::string& name : symbols) {
-        if (!elf.find_function(name)) return "it does not define '" + name + "', which the library expects of it";
-    }
-    return "";
-}
-
-}  // namespace
 
 std::string find_entry_fault(int fd, const EntryKey& key, const Strings& symbols) {
     MappedFile file;

@@ -229,12 +229,6 @@ void make_ready(const void* handle) {
     ready_place(handle).store(handle, std::memory_order_release);
 }
 
-// Makes all of a source ready, where the GPU runtime asks for a module and not for a handle.
-void make_module_ready(Source& source) {
-    bool is_whole = false;
-    install(source, Library::get().image_for({source.name, source.table, "", false}, is_whole), nullptr);
-}
-
 }  // namespace
 
 void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
@@ -339,7 +333,9 @@ __attribute__((visibility("hidden"))) std::uintptr_t lazyck_initialize_module(st
     using namespace lazyck::rt;
     Source* const source = source_of(module);
     if (source == nullptr) return call(LAZYCK_INITIALIZE_MODULE, {module});
-    make_module_ready(*source);
+    // All of the source is made ready, as the GPU runtime asks for a module and not for a handle.
+    bool is_whole = false;
+    install(*source, Library::get().image_for({source->name, source->table, "", false}, is_whole), nullptr);
     return source->modules.empty() ? 0 : call(LAZYCK_INITIALIZE_MODULE, {source->modules.back()});
 }
 }

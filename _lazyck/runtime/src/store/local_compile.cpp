@@ -30,12 +30,6 @@ Strings words_for_hip(const char* what, const ManifestView& manifest, const Blob
     return {path.at(0), what, "-", source, k_object, "--"};
 }
 
-std::string first_line_of(const std::exception& e) {
-    const std::string text = e.what();
-    const std::string line = text.substr(0, text.find('\n'));
-    return line.rfind("lazyck: ", 0) == 0 ? line.substr(8) : line;
-}
-
 }  // namespace
 
 Entry LocalCompile::run() {
