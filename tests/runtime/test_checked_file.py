@@ -229,7 +229,6 @@ def test_lists_of_libraries_are_told_apart_whatever_their_numbers(unit: Callable
     out = unit(r"""
     #include <sched.h>
     #include <sys/mman.h>
-    #include "cache/company.h"
     int main(int, char** argv) {
         cpu_set_t one;  // the kernel numbers files for each processor
         CPU_ZERO(&one);
