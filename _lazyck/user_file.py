@@ -2,7 +2,7 @@
 
 The file is `$XDG_CONFIG_HOME/lazyck/lazyck.env`, else `~/.config/lazyck/lazyck.env`. Its lines are
 NAME=VALUE, and `#` begins a comment line. It is an env file, which Docker and systemd read as well.
-Lazy libraries read it by the same rules (runtime/src/platform/user_file.h).
+Lazy libraries read it by the same rules (runtime/src/platform/environment.cpp).
 """
 
 from __future__ import annotations

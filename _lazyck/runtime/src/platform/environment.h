@@ -1,7 +1,7 @@
-// Keeps the process's environment as it was at the first use, and the user's file of settings
-// behind it. No other file reads them. A later setenv in another thread may free what getenv has
-// just found, so nothing reads the environment again. A child made by fork, which may get a rank of
-// its own, reads it anew at its first use.
+// Keeps the process's environment as it was at the first use, and behind it the user's file of
+// settings, ~/.config/lazyck/lazyck.env. No other file reads them. A later setenv in another thread
+// may free what getenv has just found, so nothing reads the environment again. A child made by
+// fork, which may get a rank of its own, reads it anew at its first use.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ std::string environment(const char* variable);
 // variable ", or the user's file.
 std::string origin_of(const char* variable);
 
-// Returns what the user should know about lazyck's variables: unknown ones, and parts of the user's
-// file that were not read.
+// Returns what the user should know about lazyck's variables: unknown ones, with the variable that
+// was probably meant, and parts of the user's file that were not read.
 Strings environment_problems();
 
 // Returns the whole environment, as NAME=value. It is empty in a privileged process.
