@@ -57,7 +57,7 @@ _FAST = ("-O2",)
 _SMALL = {"g++": ("-Og", "--param=ggc-min-heapsize=524288"), "clang": ("-Oz",)}
 _SMALLEST = ("-Os",)
 # Flags that are used if the compiler knows them. Outline atomics would bring a constructor, and
-# only that of error_stream.cpp may run.
+# only that of messages.cpp may run.
 MACHINE_FLAGS = {
     # The runtime's calls are bound when the library is loaded, in some 50 µs, and not one by one in
     # the first call.

@@ -34,6 +34,22 @@ std::string visible_lines(std::string_view text);
 // names.
 std::string json_string(std::string_view text);
 
+// Builds a JSON object on one line, member by member.
+class JsonObject {
+ public:
+    void add(const char* name, const std::string& literal) {
+        m_text += (m_text.empty() ? "{\"" : ", \"") + std::string(name) + "\": " + literal;
+    }
+    // Adds a string. An empty value is left out.
+    void add_text(const char* name, const std::string& value) {
+        if (!value.empty()) add(name, json_string(value));
+    }
+    std::string text() const { return m_text.empty() ? "{}" : m_text + "}"; }
+
+ private:
+    std::string m_text;
+};
+
 // Returns a time such as "23.1 s".
 std::string seconds_text(double seconds);
 

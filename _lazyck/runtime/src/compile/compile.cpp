@@ -9,7 +9,6 @@
 #include <chrono>
 
 #include "base/failure.h"
-#include "base/json_object.h"
 #include "base/numbers.h"
 #include "base/sha256.h"
 #include "bundle/arch.h"

@@ -20,7 +20,6 @@
 #include "platform/environment.h"
 #include "platform/global_locks.h"
 #include "platform/messages.h"
-#include "platform/wait_notice.h"
 
 namespace lazyck::rt {
 

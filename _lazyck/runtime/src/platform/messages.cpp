@@ -1,23 +1,26 @@
 #include "platform/messages.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "base/failure.h"
-#include "base/json_object.h"
 #include "base/lasting.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "lazyck_abi.h"
 #include "platform/environment.h"
-#include "platform/error_stream.h"
 #include "platform/files.h"
 #include "platform/global_locks.h"
 
@@ -27,7 +30,55 @@ namespace {
 
 constexpr std::array<const char*, 4> k_names = {"error", "warn", "info", "debug"};
 constexpr std::array<const char*, 4> k_unnamed_events = {"failure", "warning", "note", "note"};
-std::atomic<bool> g_silent{false};
+constexpr int k_output = 1, k_error_stream = 2;
+std::atomic<bool> g_silent{false}, g_has_warned_of_file{false};
+Lasting<std::set<std::string>> g_said;
+
+using Identity = std::optional<std::pair<std::uint64_t, std::uint64_t>>;  // of an open file: device and inode
+
+Identity identity_of(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 ? Identity({st.st_dev, st.st_ino}) : std::nullopt;
+}
+
+Identity g_error_stream_at_load;
+
+// Runs before the constructors of the program, which may open files. It is the only code of the
+// runtime that runs at load (one system call). The first line is too late for it, since `2>file`
+// and a file that the program opened in its place look alike.
+__attribute__((constructor(101))) void note_error_stream() { g_error_stream_at_load = identity_of(k_error_stream); }
+
+// Tells a connection to a log service, which is local, from connections of the program's own.
+bool is_local(int socket) {
+    sockaddr address = {};
+    socklen_t size = sizeof address;
+    return getsockname(socket, &address, &size) == 0 && address.sa_family == AF_UNIX;
+}
+
+// Returns whether descriptor 2 still is the standard error stream. When a program closes this, the
+// next file or connection that it opens for itself gets the number again, and our lines must not
+// end up in there. A descriptor that comes through an exec, as standard error does, cannot be one
+// that closes at an exec. A terminal, a pipe or a log that is appended to is not what a program
+// opens for its data. A file that was descriptor 2 when the library was loaded is what the program
+// was started with.
+bool is_error_stream() {
+    struct stat st;
+    const int flags = fcntl(k_error_stream, F_GETFL);
+    if (fstat(k_error_stream, &st) != 0 || flags < 0 || (flags & O_ACCMODE) == O_RDONLY) return false;
+    if ((fcntl(k_error_stream, F_GETFD) & FD_CLOEXEC) != 0) return false;
+    const Identity now({st.st_dev, st.st_ino});
+    switch (st.st_mode & S_IFMT) {
+        case S_IFCHR:
+        case S_IFIFO:
+            return true;
+        case S_IFSOCK:
+            return is_local(k_error_stream);
+        case S_IFREG:
+            return now == g_error_stream_at_load || (flags & O_APPEND) != 0 || now == identity_of(k_output);
+        default:
+            return false;
+    }
+}
 
 struct Log {
     Level last = Level::info;
@@ -40,10 +91,10 @@ struct Log {
 // a link, would give another open file.
 int descriptor_of(const std::string& path) {
     for (const char* name : {"/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"}) {
-        if (path == name) return 2;
+        if (path == name) return k_error_stream;
     }
     for (const char* name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
-        if (path == name) return 1;
+        if (path == name) return k_output;
     }
     return -1;
 }
@@ -66,7 +117,7 @@ Log read_log() {
                       ": must be text or json";
     }
     log.file = environment(LAZYCK_ENV_LOG_FILE);
-    if (descriptor_of(log.file) == 2) log.file.clear();
+    if (descriptor_of(log.file) == k_error_stream) log.file.clear();
     if (!log.file.empty()) log.file = absolute(log.file);
     return log;
 }
@@ -78,7 +129,7 @@ const Log& log_settings() { return g_log.get(read_log); }
 // Opens the file for each line. A program that closes all descriptors also closes those that a
 // library keeps for itself, and log rotation may move the file away.
 bool write_to_file(const std::string& path, const std::string& text) {
-    if (descriptor_of(path) == 1) return write_without_signal(1, text);
+    if (descriptor_of(path) == k_output) return write_without_signal(k_output, text);
     const UniqueFd file = open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0644);
     return file && write_without_signal(file.get(), text);
 }
@@ -104,12 +155,6 @@ std::string as_json(Level level, const std::string& line, const Fields& fields) 
     return object.text() + "\n";
 }
 
-}  // namespace
-
-bool is_said(Level level) { return !g_silent.load(std::memory_order_relaxed) && level <= log_settings().last; }
-
-namespace {
-
 std::string formatted(const Log& log, Level level, const std::string& line, const Fields& fields) {
     if (log.is_json) return as_json(level, line, fields);
     const std::string rank = rank_name();
@@ -118,9 +163,13 @@ std::string formatted(const Log& log, Level level, const std::string& line, cons
            visible(line) + "\n";
 }
 
-std::atomic<bool> g_has_warned_of_file{false};
-
 }  // namespace
+
+bool is_said(Level level) { return !g_silent.load(std::memory_order_relaxed) && level <= log_settings().last; }
+
+void write_to_error_stream(const std::string& text) {
+    if (is_error_stream()) write_without_signal(k_error_stream, text);
+}
 
 void say(Level level, const std::string& line, const Fields& fields) {
     if (!is_said(level)) return;
@@ -136,12 +185,6 @@ void say(Level level, const std::string& line, const Fields& fields) {
     }
     write_to_error_stream(text);
 }
-
-namespace {
-
-Lasting<std::set<std::string>> g_said;
-
-}  // namespace
 
 void say_once(const std::string& what, const std::string& line, const Fields& fields) {
     auto& said = g_said.get([] { return std::set<std::string>(); });

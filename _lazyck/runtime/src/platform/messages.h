@@ -2,6 +2,7 @@
 // write, so that lines of several processes do not mix.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 namespace lazyck::rt {
@@ -37,11 +38,38 @@ void say(Level level, const std::string& line, const Fields& fields = {});
 // Writes a warning, unless this process has already written one about `what`.
 void say_once(const std::string& what, const std::string& line, const Fields& fields = {});
 
+// Writes to descriptor 2, if it still is the standard error stream. Ignores errors, and a reader that
+// is gone.
+void write_to_error_stream(const std::string& text);
+
 // Silences `say` (for `lazyck-rt --quiet`, whose caller reports).
 void silence();
 
 // Throws CompileError that names the variable if the environment has an invalid setting of the log.
 // (`say` itself ignores such a setting.)
 void check_log_settings();
+
+// Tells when a process that waits should say so: after two seconds, and then every half minute.
+class WaitNotice {
+ public:
+    using Clock = std::chrono::steady_clock;
+
+    // Returns the seconds since the wait began.
+    double waited() const { return std::chrono::duration<double>(Clock::now() - m_start).count(); }
+
+    // Returns the seconds until the next line is due, or a negative number if one is due.
+    double left() const { return std::chrono::duration<double>(m_next - Clock::now()).count(); }
+
+    // Returns true once for each line that is due.
+    bool is_due() {
+        if (Clock::now() < m_next) return false;
+        m_next += std::chrono::seconds(30);
+        return true;
+    }
+
+ private:
+    const Clock::time_point m_start = Clock::now();
+    Clock::time_point m_next = m_start + std::chrono::seconds(2);
+};
 
 }  // namespace lazyck::rt

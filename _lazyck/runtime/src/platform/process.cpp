@@ -20,9 +20,9 @@
 #include "platform/debugger.h"
 #include "platform/environment.h"
 #include "platform/files.h"
+#include "platform/messages.h"
 #include "platform/process_tree.h"
 #include "platform/threads.h"
-#include "platform/wait_notice.h"
 
 // This is the C library's clone under its other name: the thread sanitizer takes `clone` for a
 // fork.

@@ -18,7 +18,6 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/json_object.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "platform/environment.h"

@@ -20,7 +20,6 @@
 #include <thread>
 
 #include "base/failure.h"
-#include "base/json_object.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "platform/environment.h"

@@ -14,7 +14,6 @@
 
 #include "platform/lock.h"
 #include "platform/messages.h"
-#include "platform/wait_notice.h"
 
 namespace lazyck::rt {
 
