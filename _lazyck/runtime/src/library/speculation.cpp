@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "platform/threads.h"
-#include "record/neighbours.h"
+#include "record/profile.h"
 
 namespace lazyck::rt {
 

@@ -8,13 +8,14 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
-#include <numeric>
-#include <unordered_map>
+#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/failure.h"
 #include "base/numbers.h"
-#include "platform/config.h"
+#include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 #include "record/events.h"
@@ -27,6 +28,15 @@ constexpr char k_header[] =
     "# lazyck profile 1: blob, library, archs, order, calls, seconds, peak KiB, rank, process, time, kernel\n";
 constexpr std::size_t k_columns = 10;  // a kernel's line has one more
 constexpr char k_tab_in_kernel = '\x1f';
+
+// The number of blobs to look ahead. The backward pass of a variant is called right after its
+// forward pass or, in a model with few kinds of layers, soon after.
+constexpr std::size_t k_reach = 4;
+
+struct Follower {
+    std::size_t count = 0;     // the number of processes in which it followed
+    std::size_t distance = 0;  // the sum over these processes
+};
 
 // Returns whether `text` can be recorded: a tab or a newline in a name would break the line.
 bool is_plain(const std::string& text) { return text.find_first_of("\t\n\r") == std::string::npos; }
@@ -43,13 +53,39 @@ std::string process_name() {
 // Splits a line at its tabs. Unlike split, it keeps empty columns.
 Strings columns_of(const std::string& line) {
     Strings columns;
-    std::size_t at = 0;
-    while (true) {
-        const std::size_t end = line.find('\t', at);
-        columns.push_back(line.substr(at, end == std::string::npos ? end : end - at));
-        if (end == std::string::npos) return columns;
-        at = end + 1;
+    for (std::size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
+        end = line.find('\t', at);
+        columns.push_back(line.substr(at, end - at));
     }
+    return columns;
+}
+
+// Returns the rows of `library` in the profile at `path`, in the order of the file.
+std::vector<ProfileRow> rows_in(const std::string& path, const std::string& library) {
+    MappedFile file;
+    if (const int error = file.map(path, true)) fail_system("cannot read the profile '" + path + "'", error);
+    std::vector<ProfileRow> rows;
+    for (const std::string& line : split({reinterpret_cast<const char*>(file.data()), file.size()}, "\n")) {
+        const Strings columns = columns_of(line);
+        if (line[0] == '#' || columns[0].empty()) continue;
+        if (columns.size() > 1 && !columns[1].empty() && columns[1] != library) continue;
+        ProfileRow row;
+        row.blob = columns[0];
+        row.library = library;
+        row.order = static_cast<unsigned>(rows.size() + 1);
+        if (columns.size() >= k_columns) {
+            row.archs = columns[2];
+            row.order = static_cast<unsigned>(std::strtoul(columns[3].c_str(), nullptr, 10));
+            row.calls = std::strtoul(columns[4].c_str(), nullptr, 10);
+            row.seconds = number_in(columns[5]).value_or(0);
+            row.peak_kib = std::strtol(columns[6].c_str(), nullptr, 10);
+            row.process = columns[8];
+            if (columns.size() > k_columns) row.kernel = columns[k_columns];
+            std::replace(row.kernel.begin(), row.kernel.end(), k_tab_in_kernel, '\t');
+        }
+        rows.push_back(std::move(row));
+    }
+    return rows;
 }
 
 }  // namespace
@@ -84,57 +120,59 @@ void append_profile(const std::string& path, const std::vector<ProfileRow>& rows
     if (!s_has_warned.exchange(true)) say(Level::warn, "cannot record in '" + path + "': " + system_text(error));
 }
 
-void for_each_row(const std::string& path, const std::string& library, const std::function<void(ProfileRow&)>& take) {
-    MappedFile file;
-    if (const int error = file.map(path, true)) fail_system("cannot read the profile '" + path + "'", error);
-    unsigned names = 0;
-    for (const std::string& line : split({reinterpret_cast<const char*>(file.data()), file.size()}, "\n")) {
-        const Strings columns = columns_of(line);
-        if (line[0] == '#' || columns[0].empty()) continue;
-        if (columns.size() > 1 && !columns[1].empty() && columns[1] != library) continue;
-        ProfileRow row;
-        row.blob = columns[0];
-        row.library = library;
-        row.order = ++names;
-        if (columns.size() >= k_columns) {
-            row.archs = columns[2];
-            row.order = static_cast<unsigned>(std::strtoul(columns[3].c_str(), nullptr, 10));
-            row.calls = std::strtoul(columns[4].c_str(), nullptr, 10);
-            row.seconds = number_in(columns[5]).value_or(0);
-            row.peak_kib = std::strtol(columns[6].c_str(), nullptr, 10);
-            row.process = columns[8];
-            if (columns.size() > k_columns) row.kernel = columns[k_columns];
-            std::replace(row.kernel.begin(), row.kernel.end(), k_tab_in_kernel, '\t');
-        }
-        take(row);
-    }
-}
-
 std::vector<ProfileRow> read_profile(const std::string& path, const std::string& library) {
     std::vector<ProfileRow> rows;
     std::unordered_map<std::string, std::size_t> by_name;
-    for_each_row(path, library, [&](ProfileRow& row) {
-        const auto found = by_name.emplace(row.blob, rows.size());
-        if (found.second) {
+    for (ProfileRow& row : rows_in(path, library)) {
+        const auto [found, is_new] = by_name.emplace(row.blob, rows.size());
+        if (is_new) {
             rows.push_back(std::move(row));
-            return;
+            continue;
         }
-        ProfileRow& known = rows[found.first->second];
+        ProfileRow& known = rows[found->second];
         known.order = std::min(known.order, row.order);
         known.calls = std::max(known.calls, row.calls);
         known.seconds = std::max(known.seconds, row.seconds);
         known.peak_kib = std::max(known.peak_kib, row.peak_kib);
-    });
-    // Several processes each have a first blob, so rows of equal order are sorted by their place in
-    // the file. (std::stable_sort has a buffer that newer compilers warn about.)
-    std::vector<std::size_t> places(rows.size());
-    std::iota(places.begin(), places.end(), 0);
-    std::sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) {
-        return rows[a].order != rows[b].order ? rows[a].order < rows[b].order : a < b;
-    });
+    }
+    // Several processes each have a first blob. Rows of equal order stay in the order of the file.
+    std::multimap<unsigned, ProfileRow> by_order;
+    for (ProfileRow& row : rows) by_order.emplace(row.order, std::move(row));
     std::vector<ProfileRow> sorted;
-    for (const std::size_t place : places) sorted.push_back(std::move(rows[place]));
+    for (auto& [order, row] : by_order) sorted.push_back(std::move(row));
     return sorted;
+}
+
+std::unordered_map<std::string, Strings> read_neighbours(const std::string& path, const std::string& library) {
+    std::map<std::string, std::map<unsigned, std::string>> runs;  // process → order → blob
+    for (const ProfileRow& row : rows_in(path, library)) runs[row.process][row.order] = row.blob;
+    std::unordered_map<std::string, std::size_t> seen;
+    std::unordered_map<std::string, std::map<std::string, Follower>> followers;
+    for (const auto& [process, blobs] : runs) {
+        for (auto at = blobs.begin(); at != blobs.end(); ++at) {
+            ++seen[at->second];
+            auto next = std::next(at);
+            for (std::size_t i = 1; i <= k_reach && next != blobs.end(); ++i, ++next) {
+                Follower& follower = followers[at->second][next->second];
+                ++follower.count;
+                follower.distance += i;
+            }
+        }
+    }
+    std::unordered_map<std::string, Strings> found;
+    for (const auto& [blob, all] : followers) {
+        // By falling number of processes, then by distance, then by name.
+        std::set<std::tuple<long, std::size_t, std::string>> likely;
+        for (const auto& [name, follower] : all) {
+            if (2 * follower.count >= seen[blob])
+                likely.emplace(-static_cast<long>(follower.count), follower.distance, name);
+        }
+        Strings& names = found[blob];
+        for (const auto& each : likely) {
+            if (names.size() < k_reach) names.push_back(std::get<2>(each));
+        }
+    }
+    return found;
 }
 
 }  // namespace lazyck::rt

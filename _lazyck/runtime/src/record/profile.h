@@ -17,8 +17,8 @@
 // not parse are skipped. The version is 1.
 #pragma once
 
-#include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/text.h"
@@ -38,13 +38,14 @@ struct ProfileRow {
 // Appends rows to a profile. Reports the first failure and never throws.
 void append_profile(const std::string& path, const std::vector<ProfileRow>& rows);
 
-// Calls `take` with each row of `library` in the profile at `path`, in the order of the file. A
-// plain list of names is a profile without the other columns. Throws CompileError if the file
-// cannot be read.
-void for_each_row(const std::string& path, const std::string& library, const std::function<void(ProfileRow&)>& take);
-
 // Returns the rows of `library` in the profile at `path`, in recorded order. Each blob has one row,
-// with the maxima over all runs. Throws CompileError if the file cannot be read.
+// with the maxima over all runs. A plain list of names is a profile without the other columns.
+// Throws CompileError if the file cannot be read.
 std::vector<ProfileRow> read_profile(const std::string& path, const std::string& library);
+
+// Returns for each blob the blobs whose first call was among the next few after its own, in at
+// least half of the processes that called it, so that a call of one predicts others. The likeliest
+// come first. Throws CompileError if the profile cannot be read.
+std::unordered_map<std::string, Strings> read_neighbours(const std::string& path, const std::string& library);
 
 }  // namespace lazyck::rt
