@@ -1,11 +1,14 @@
 #include "base/failure.h"
 
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <iterator>
+#include <memory>
 
 #include "base/text.h"
 
@@ -57,6 +60,8 @@ constexpr PlaceSign k_signs_of_place[] = {
 // Shells and drivers report that a signal ended a child by an exit status of this plus its number.
 constexpr int k_passed_on = 128;
 constexpr int k_passed_on_signals[] = {1, 2, 7, 9, 14, 15, 24, 25};
+
+constexpr char k_undefined[] = "undefined symbol: ";
 
 std::string lower(std::string text) {
     for (char& c : text) {
@@ -129,6 +134,25 @@ int place_error_in(const std::string& output) {
 std::string host_name() {
     char name[256] = {};
     return gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
+std::string readable(const std::string& symbol) {
+    int status = 0;
+    const std::unique_ptr<char, decltype(&std::free)> name(
+        abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
+    return status == 0 && name ? std::string(name.get()) + " [" + symbol + "]" : symbol;
+}
+
+std::string explain_load_error(const std::string& reason, const std::string& library) {
+    const std::size_t at = reason.find(k_undefined);
+    if (at == std::string::npos) return reason;
+    const std::size_t begin = at + sizeof k_undefined - 1;
+    const std::string symbol = reason.substr(begin, reason.find_first_of(" ,\n", begin) - begin);
+    return "it needs " + readable(symbol) + ", which neither " + library +
+           " nor any library that it depends on exports. Export it there (default visibility, no `local:` in a version"
+           " script, no --exclude-libs), link the library that has it with -Wl,--no-as-needed, or keep the blob out of"
+           " --blobs, and build again\n  (" +
+           reason + ")";
 }
 
 }  // namespace lazyck::rt

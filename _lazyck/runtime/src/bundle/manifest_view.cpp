@@ -4,7 +4,6 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "base/load_error.h"
 #include "base/machine.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "cache/cache.h"
 #include "cache/packs.h"
-#include "platform/private_place.h"
+#include "platform/staging.h"
 
 namespace lazyck::rt {
 

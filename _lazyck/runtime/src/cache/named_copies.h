@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "platform/files.h"
-#include "platform/private_place.h"
+#include "platform/staging.h"
 
 namespace lazyck::rt {
 

@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "base/failure.h"
-#include "base/load_error.h"
 #include "bundle/own_file.h"
 #include "lazyck_abi.h"
 #include "library/entries.h"

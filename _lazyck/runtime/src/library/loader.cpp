@@ -14,7 +14,6 @@
 #include <string_view>
 
 #include "base/failure.h"
-#include "base/load_error.h"
 #include "bundle/units.h"
 #include "lazyck.h"
 #include "lazyck_abi.h"

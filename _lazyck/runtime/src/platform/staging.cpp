@@ -10,9 +10,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
+#include <utility>
 
 #include "base/failure.h"
-#include "base/text.h"
+#include "platform/environment.h"
 
 namespace lazyck::rt {
 
@@ -96,6 +97,34 @@ void remove_left_over(int parent, const std::string& stem) {
         remove_contents(fd.get());
         unlinkat(parent, name.c_str(), AT_REMOVEDIR);
     }
+}
+
+Strings private_parents() { return {environment("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"}; }
+
+UniqueFd open_private_parent(const std::string& path) {
+    struct stat st;
+    if (path.empty() || path[0] != '/') return UniqueFd();
+    UniqueFd fd = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!fd || fstat(fd.get(), &st) != 0 || (st.st_uid != geteuid() && st.st_uid != 0)) return UniqueFd();
+    const bool is_safe = (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (st.st_mode & S_ISVTX) != 0;
+    return is_safe ? std::move(fd) : UniqueFd();
+}
+
+std::optional<PrivatePlace> make_private_place(int directory, const std::string& parent, const std::string& name) {
+    remove_left_over(directory, name + "-");
+    std::string root = owned_prefix(parent + "/" + name) + "XXXXXX";
+    if (mkdtemp(root.data()) == nullptr) return std::nullopt;
+    UniqueFd hold = hold_directory(root);
+    return PrivatePlace{parent, root, std::move(hold), getpid()};
+}
+
+void remove_private_place(PrivatePlace& place) {
+    const UniqueFd parent = open_file(directory_of(place.root), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const UniqueFd fd = parent ? open_at(parent.get(), file_name_of(place.root), O_RDONLY | O_DIRECTORY) : UniqueFd();
+    if (place.process != getpid() || !fd) return;
+    place.hold = UniqueFd();
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return;
+    remove_tree(parent.get(), file_name_of(place.root));
 }
 
 }  // namespace lazyck::rt
