@@ -51,7 +51,7 @@ TEST_CASE("the host's name is the system's") {
 
 TEST_CASE("failures carry their parts and hide no control characters") {
     try {
-        fail_for_good("one\ntwo\x1b", {"blob", "log", "command"});
+        fail<PermanentFailure>("one\ntwo\x1b", {"blob", "log", "command"});
         FAIL("nothing was thrown");
     } catch (const PermanentFailure& e) {
         CHECK(std::string(e.what()) == "one\ntwo\\x1b");
@@ -59,7 +59,7 @@ TEST_CASE("failures carry their parts and hide no control characters") {
         CHECK(std::string(e.log()) == "log");
         CHECK(std::string(e.command()) == "command");
     }
-    CHECK_THROWS_AS(fail_for_memory("x", {}), OutOfMemory);
+    CHECK_THROWS_AS(fail<OutOfMemory>("x", {}), OutOfMemory);
     try {
         fail_system("cannot do it", ENOSPC);
         FAIL("nothing was thrown");

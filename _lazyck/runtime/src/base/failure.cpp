@@ -79,19 +79,6 @@ bool says(const std::string& output, IsMeant is_meant) {
 
 }  // namespace
 
-void fail(const std::string& message, const FailureParts& parts) {
-    throw CompileError(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
-}
-
-void fail_for_good(const std::string& message, const FailureParts& parts) {
-    throw PermanentFailure(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(),
-                           parts.command.c_str());
-}
-
-void fail_for_memory(const std::string& message, const FailureParts& parts) {
-    throw OutOfMemory(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
-}
-
 void fail_system(const std::string& what, int error) {
     throw SystemFailure("lazyck: " + what + ": " + system_text(error), {}, error);
 }

@@ -12,20 +12,16 @@ namespace lazyck::rt {
 
 // The parts that a failed compilation adds to its message.
 struct FailureParts {
-    std::string blob;
-    std::string log;
-    std::string command;
+    std::string blob, log, command;
 };
 
 // The compiler itself refused the code, and would refuse it again.
-class PermanentFailure : public CompileError {
- public:
+struct PermanentFailure : CompileError {
     using CompileError::CompileError;
 };
 
 // The compiler or a part of it had no memory, or was killed for that reason.
-class OutOfMemory : public CompileError {
- public:
+struct OutOfMemory : CompileError {
     using CompileError::CompileError;
 };
 
@@ -41,9 +37,10 @@ class SystemFailure : public CompileError {
     int m_error;
 };
 
-[[noreturn]] void fail(const std::string& message, const FailureParts& parts = {});
-[[noreturn]] void fail_for_good(const std::string& message, const FailureParts& parts);
-[[noreturn]] void fail_for_memory(const std::string& message, const FailureParts& parts);
+template <typename Kind = CompileError>
+[[noreturn]] void fail(const std::string& message, const FailureParts& parts = {}) {
+    throw Kind(visible_lines(message).c_str(), parts.blob.c_str(), parts.log.c_str(), parts.command.c_str());
+}
 
 // Throws a SystemFailure with the message "<what>: <text of errno value `error`>".
 [[noreturn]] void fail_system(const std::string& what, int error);

@@ -18,7 +18,7 @@
 #include "base/machine.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
-#include "platform/global_locks.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 

@@ -333,12 +333,12 @@ class Compilation {
                                     "\n  to reproduce: " + command;
         const FailureParts parts = {m_request.subject.blob, m_log, command};
         if (verdict.is_final) {
-            fail_for_good(message +
-                              "\n  later calls in this process will not try again, unless it calls"
-                              " lazyck_clear_failures()",
-                          parts);
+            fail<PermanentFailure>(message +
+                                       "\n  later calls in this process will not try again, unless it calls"
+                                       " lazyck_clear_failures()",
+                                   parts);
         }
-        if (verdict.is_of_memory) fail_for_memory(message, parts);
+        if (verdict.is_of_memory) fail<OutOfMemory>(message, parts);
         if (verdict.place_error != 0) throw SystemFailure(message, parts, verdict.place_error);
         fail(message, parts);
     }

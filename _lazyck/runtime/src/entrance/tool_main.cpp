@@ -17,7 +17,7 @@
 #include "platform/config.h"
 #include "platform/files.h"
 #include "platform/messages.h"
-#include "platform/parallel.h"
+#include "platform/threads.h"
 #include "store/store.h"
 #include "store/trim.h"
 

@@ -13,7 +13,6 @@
 #include "base/failure.h"
 #include "bundle/units.h"
 #include "platform/messages.h"
-#include "platform/parallel.h"
 #include "platform/process.h"
 #include "platform/ranges.h"
 #include "platform/threads.h"

@@ -15,10 +15,9 @@
 #include "library/prefetching.h"
 #include "platform/environment.h"
 #include "platform/floating_point.h"
-#include "platform/global_locks.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
-#include "platform/parallel.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 

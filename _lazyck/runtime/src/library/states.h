@@ -41,7 +41,7 @@ class States {
     // remember. It is held for moments only: never while compiling, and never while the dynamic
     // loader works. A static initializer of a blob that calls another blob holds the loader's lock
     // while it waits here. The handlers of fork take it first, then the locks of the store, and
-    // then the global ones (see global_locks.h).
+    // then the global ones (see threads.h).
     std::mutex& mutex() { return m_mutex; }
 
     // These need the mutex. References into the states stay valid.

@@ -18,8 +18,8 @@
 #include "base/lasting.h"
 #include "base/text.h"
 #include "platform/environment.h"
-#include "platform/global_locks.h"
 #include "platform/messages.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 

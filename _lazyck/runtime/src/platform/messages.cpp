@@ -22,7 +22,7 @@
 #include "lazyck_abi.h"
 #include "platform/environment.h"
 #include "platform/files.h"
-#include "platform/global_locks.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 

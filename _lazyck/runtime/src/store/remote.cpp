@@ -188,7 +188,7 @@ void RemoteEntry::fail_there() {
                                 "\n  (by the compile service that " LAZYCK_ENV_REMOTE_COMPILE " names)\n  log: " + log;
     const FailureParts parts = {m_missing.subject.blob, log, ""};
     if (!is_final) fail(message, parts);
-    fail_for_good(
+    fail<PermanentFailure>(
         message + "\n  later calls in this process will not try again, unless it calls lazyck_clear_failures()", parts);
 }
 
