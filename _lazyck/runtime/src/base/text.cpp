@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 
@@ -69,98 +70,7 @@ std::string escaped(std::string_view text, bool keeps_lines) {
 
 bool has_control(std::string_view text) { return escaped(text, false).size() != text.size(); }
 
-}  // namespace
-
-std::string visible(std::string_view text) {
-    if (text.size() <= k_longest_shown) return escaped(text, false);
-    const std::size_t part = k_longest_shown / 2;
-    return escaped(text.substr(0, part), false) + " [...] " + escaped(text.substr(text.size() - part), false);
-}
-
-std::string visible_lines(std::string_view text) { return escaped(text, true); }
-
-std::string shell_quote(std::string_view word) {
-    if (has_control(word)) {
-        std::string inner;
-        for (const char c : word) inner += c == '\\' || c == '\'' ? std::string("\\") + c : std::string(1, c);
-        return "$'" + escaped(inner, false) + "'";
-    }
-    bool plain = !word.empty();
-    for (const char c : word) plain = plain && (is_alnum(c) || is_one_of(c, "_@%+=:,./-"));
-    if (plain) return std::string(word);
-    std::string out = "'";
-    for (const char c : word) {
-        if (c == '\'') {
-            out += "'\"'\"'";
-        } else {
-            out += c;
-        }
-    }
-    return out + "'";
-}
-
-std::string shell_join(const Strings& words) {
-    std::string out;
-    for (const std::string& word : words) {
-        if (!out.empty()) out += ' ';
-        out += shell_quote(word);
-    }
-    return out;
-}
-
-Strings split(std::string_view text, std::string_view separators) {
-    Strings parts;
-    std::size_t at = 0;
-    while ((at = text.find_first_not_of(separators, at)) != std::string_view::npos) {
-        const std::size_t end = text.find_first_of(separators, at);
-        parts.emplace_back(text.substr(at, end == std::string_view::npos ? end : end - at));
-        at = end;
-        if (end == std::string_view::npos) break;
-    }
-    return parts;
-}
-
-std::string join(const Strings& parts, std::string_view separator) {
-    std::string out;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (i > 0) out += separator;
-        out += parts[i];
-    }
-    return out;
-}
-
-std::string safe_name(std::string_view text) {
-    std::string out;
-    for (const char c : text.substr(0, k_longest_file_name)) out += is_alnum(c) || is_one_of(c, "._+-") ? c : '_';
-    if (out.empty()) return "_";
-    if (out[0] == '.' || out[0] == '-') out[0] = '_';
-    if (out != text) out += "~" + hash(text).hex().substr(0, 8);
-    return out;
-}
-
-std::string json_string(std::string_view text) {
-    std::string out = "\"";
-    for (std::size_t i = 0; i < text.size();) {
-        const std::size_t length = utf8_length(text.substr(i));
-        const auto byte = static_cast<unsigned char>(text[i]);
-        if (length > 1) {
-            out += text.substr(i, length);
-        } else if (length == 0) {
-            out += "\\udc" + hex(byte);
-        } else if (byte < 0x20) {
-            out += "\\u00" + hex(byte);
-        } else {
-            if (byte == '"' || byte == '\\') out += '\\';
-            out += text[i];
-        }
-        i += length == 0 ? 1 : length;
-    }
-    return out + "\"";
-}
-
-std::string seconds_text(double seconds) { return decimal(seconds, 1) + " s"; }
-
-namespace {
+std::string two_digits(long value) { return (value < 10 ? "0" : "") + std::to_string(value); }
 
 struct Named {
     int number;
@@ -236,6 +146,85 @@ constexpr Named k_signals[] = {
 
 }  // namespace
 
+std::string visible(std::string_view text) {
+    if (text.size() <= k_longest_shown) return escaped(text, false);
+    const std::size_t part = k_longest_shown / 2;
+    return escaped(text.substr(0, part), false) + " [...] " + escaped(text.substr(text.size() - part), false);
+}
+
+std::string visible_lines(std::string_view text) { return escaped(text, true); }
+
+std::string shell_quote(std::string_view word) {
+    if (has_control(word)) {
+        std::string inner;
+        for (const char c : word) inner += c == '\\' || c == '\'' ? std::string("\\") + c : std::string(1, c);
+        return "$'" + escaped(inner, false) + "'";
+    }
+    const auto is_plain = [](char c) { return is_alnum(c) || is_one_of(c, "_@%+=:,./-"); };
+    if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return std::string(word);
+    std::string out = "'";
+    for (const char c : word) out += c == '\'' ? "'\"'\"'" : std::string(1, c);
+    return out + "'";
+}
+
+std::string shell_join(const Strings& words) {
+    Strings quoted;
+    for (const std::string& word : words) quoted.push_back(shell_quote(word));
+    return join(quoted, " ");
+}
+
+Strings split(std::string_view text, std::string_view separators) {
+    Strings parts;
+    std::size_t at = 0;
+    while ((at = text.find_first_not_of(separators, at)) != std::string_view::npos) {
+        const std::size_t end = text.find_first_of(separators, at);
+        parts.emplace_back(text.substr(at, end == std::string_view::npos ? end : end - at));
+        at = end;
+        if (end == std::string_view::npos) break;
+    }
+    return parts;
+}
+
+std::string join(const Strings& parts, std::string_view separator) {
+    std::string out;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (i > 0) out += separator;
+        out += parts[i];
+    }
+    return out;
+}
+
+std::string safe_name(std::string_view text) {
+    std::string out;
+    for (const char c : text.substr(0, k_longest_file_name)) out += is_alnum(c) || is_one_of(c, "._+-") ? c : '_';
+    if (out.empty()) return "_";
+    if (out[0] == '.' || out[0] == '-') out[0] = '_';
+    if (out != text) out += "~" + hash(text).hex().substr(0, 8);
+    return out;
+}
+
+std::string json_string(std::string_view text) {
+    std::string out = "\"";
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t length = utf8_length(text.substr(i));
+        const auto byte = static_cast<unsigned char>(text[i]);
+        if (length > 1) {
+            out += text.substr(i, length);
+        } else if (length == 0) {
+            out += "\\udc" + hex(byte);
+        } else if (byte < 0x20) {
+            out += "\\u00" + hex(byte);
+        } else {
+            if (byte == '"' || byte == '\\') out += '\\';
+            out += text[i];
+        }
+        i += length == 0 ? 1 : length;
+    }
+    return out + "\"";
+}
+
+std::string seconds_text(double seconds) { return decimal(seconds, 1) + " s"; }
+
 std::string system_text(int error) {
     for (const Named& each : k_errors) {
         if (each.number == error) return each.text;
@@ -250,12 +239,6 @@ std::string signal_text(int signal) {
     }
     return text;
 }
-
-namespace {
-
-std::string two_digits(long value) { return (value < 10 ? "0" : "") + std::to_string(value); }
-
-}  // namespace
 
 // Computes the proleptic Gregorian calendar, in eras of 400 years that begin in March: see
 // https://howardhinnant.github.io/date_algorithms.html (civil_from_days).

@@ -22,19 +22,22 @@
 
 namespace lazyck::rt {
 
-UniqueFd::~UniqueFd() {
-    if (m_fd >= 0) close(m_fd);
-}
+namespace {
 
-UniqueFd open_file(const std::string& path, int flags, unsigned mode) {
+constexpr unsigned k_deepest = 64;
+
+UniqueFd open_retrying(int directory, const std::string& path, int flags, unsigned mode) {
     int fd;
     do {
-        fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+        fd = openat(directory, path.c_str(), flags | O_CLOEXEC, mode);
     } while (fd < 0 && errno == EINTR);
     return UniqueFd(fd);
 }
 
-namespace {
+mode_t type_of(const std::string& path) {
+    struct stat st;
+    return stat(path.c_str(), &st) == 0 ? st.st_mode & S_IFMT : 0;
+}
 
 std::string octal(unsigned mode) {
     std::string out;
@@ -42,14 +45,46 @@ std::string octal(unsigned mode) {
     return "0" + out;
 }
 
+bool walk(const std::string& root, const std::string& below, unsigned depth,
+          const std::function<void(const std::string&, bool)>& use) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir((root + below).c_str()), closedir);
+    if (!listing || depth > k_deepest) return false;
+    bool is_whole = true;
+    while (const dirent* const entry = readdir(listing.get())) {
+        if (entry->d_name[0] == '.') continue;
+        const std::string path = below + "/" + entry->d_name;
+        const bool is_known = entry->d_type == DT_REG || entry->d_type == DT_DIR;
+        const bool is_below = is_known ? entry->d_type == DT_DIR : is_directory(root + path);
+        use(path.substr(1), is_below);
+        if (is_below) is_whole &= walk(root, path, depth + 1, use);
+    }
+    return is_whole;
+}
+
+std::string read_rest(int fd, std::size_t longest) {
+    std::string out;
+    std::vector<char> buffer(4096);
+    while (out.size() < longest) {
+        const ssize_t n = read(fd, buffer.data(), std::min(buffer.size(), longest - out.size()));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        out.append(buffer.data(), static_cast<std::size_t>(n));
+    }
+    return out;
+}
+
 }  // namespace
 
+UniqueFd::~UniqueFd() {
+    if (m_fd >= 0) close(m_fd);
+}
+
+UniqueFd open_file(const std::string& path, int flags, unsigned mode) {
+    return open_retrying(AT_FDCWD, path, flags, mode);
+}
+
 UniqueFd open_at(int directory, const std::string& name, int flags, unsigned mode) {
-    int fd;
-    do {
-        fd = openat(directory, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode);
-    } while (fd < 0 && errno == EINTR);
-    return UniqueFd(fd);
+    return open_retrying(directory, name, flags | O_NOFOLLOW, mode);
 }
 
 UniqueFd open_own(const std::string& path, int flags, unsigned mode) {
@@ -85,28 +120,6 @@ std::string stranger_on_way(const std::string& path) {
         if (at == "/") return "";
     }
 }
-
-namespace {
-
-constexpr unsigned k_deepest = 64;
-
-bool walk(const std::string& root, const std::string& below, unsigned depth,
-          const std::function<void(const std::string&, bool)>& use) {
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir((root + below).c_str()), closedir);
-    if (!listing || depth > k_deepest) return false;
-    bool is_whole = true;
-    while (const dirent* const entry = readdir(listing.get())) {
-        if (entry->d_name[0] == '.') continue;
-        const std::string path = below + "/" + entry->d_name;
-        const bool is_known = entry->d_type == DT_REG || entry->d_type == DT_DIR;
-        const bool is_below = is_known ? entry->d_type == DT_DIR : is_directory(root + path);
-        use(path.substr(1), is_below);
-        if (is_below) is_whole &= walk(root, path, depth + 1, use);
-    }
-    return is_whole;
-}
-
-}  // namespace
 
 bool for_each_below(const std::string& directory, const std::function<void(const std::string&, bool)>& use) {
     return walk(directory, "", 0, use);
@@ -150,9 +163,7 @@ UniqueFd open_trusted_directory(const std::string& path, unsigned depth) {
     return fd;
 }
 
-MappedFile::~MappedFile() {
-    if (m_data != nullptr) munmap(m_data, m_size);
-}
+void MappedFile::Unmap::operator()(void* data) const { munmap(data, size); }
 
 int MappedFile::map(const std::string& path, bool follows_links) {
     const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK | (follows_links ? 0 : O_NOFOLLOW));
@@ -169,8 +180,7 @@ int MappedFile::map(int fd) {
     const auto size = static_cast<std::size_t>(st.st_size);
     void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) return errno;
-    m_data = data;
-    m_size = size;
+    m_data = {data, {size}};
     return 0;
 }
 
@@ -203,22 +213,6 @@ bool write_without_signal(int fd, std::string_view data) {
     return is_written;
 }
 
-namespace {
-
-std::string read_rest(int fd, std::size_t longest) {
-    std::string out;
-    std::vector<char> buffer(4096);
-    while (out.size() < longest) {
-        const ssize_t n = read(fd, buffer.data(), std::min(buffer.size(), longest - out.size()));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) break;
-        out.append(buffer.data(), static_cast<std::size_t>(n));
-    }
-    return out;
-}
-
-}  // namespace
-
 std::string read_text(const std::string& path, std::size_t longest) {
     const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK);
     struct stat st;
@@ -234,15 +228,9 @@ bool is_same_file(const struct stat& a, const struct stat& b) {
            a.st_ctim.tv_sec == b.st_ctim.tv_sec && a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
 }
 
-bool is_directory(const std::string& path) {
-    struct stat st;
-    return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
-}
+bool is_directory(const std::string& path) { return type_of(path) == S_IFDIR; }
 
-bool is_file(const std::string& path) {
-    struct stat st;
-    return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
-}
+bool is_file(const std::string& path) { return type_of(path) == S_IFREG; }
 
 bool is_file_in(int directory, const std::string& name) {
     struct stat st;

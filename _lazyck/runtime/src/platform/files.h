@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -80,32 +81,23 @@ bool for_each_below(const std::string& directory, const std::function<void(const
 // A whole file, mapped read-only.
 class MappedFile {
  public:
-    MappedFile() = default;
-    MappedFile(MappedFile&& other) noexcept
-        : m_data(std::exchange(other.m_data, nullptr)),
-          m_size(std::exchange(other.m_size, 0)),
-          m_status(other.m_status) {}
-    MappedFile& operator=(MappedFile&& other) noexcept {
-        std::swap(m_data, other.m_data);
-        std::swap(m_size, other.m_size);
-        std::swap(m_status, other.m_status);
-        return *this;
-    }
-    ~MappedFile();
-
     // Maps `path`. Returns 0 or an errno value. An empty file maps to no data.
     int map(const std::string& path, bool follows_links = false);
     // Maps an open file.
     int map(int fd);
 
-    const unsigned char* data() const { return static_cast<const unsigned char*>(m_data); }
-    std::size_t size() const { return m_size; }
+    const unsigned char* data() const { return static_cast<const unsigned char*>(m_data.get()); }
+    std::size_t size() const { return m_data ? m_data.get_deleter().size : 0; }
     // Returns the file's status at the time of mapping.
     const struct stat& status() const { return m_status; }
 
  private:
-    void* m_data = nullptr;
-    std::size_t m_size = 0;
+    struct Unmap {
+        std::size_t size;
+        void operator()(void* data) const;
+    };
+
+    std::unique_ptr<void, Unmap> m_data;
     struct stat m_status = {};
 };
 
