@@ -206,7 +206,7 @@ def test_first_call_during_a_capture_is_an_error_that_names_blob_and_prebuild(
 
 
 CAPTURING = r"""
-#include "platform/capture.h"
+#include "platform/gpu.h"
 #include <cstdio>
 int main() { std::puts(lazyck::rt::capturing_runtime("rocm").c_str()); }
 """
@@ -226,7 +226,7 @@ def test_pytorch_s_stream_comes_back_whole(
     run([torch_by, level, "-shared", "-fPIC", tmp_path / "torch.cpp", "-o", tmp_path / "libtorch.so"])
     (tmp_path / "main.cpp").write_text(CAPTURING)
     (tmp_path / "lazyck_abi.h").write_text(abi.render_header())
-    sources = [tmp_path / "main.cpp", SOURCES / "platform/capture.cpp"]
+    sources = [tmp_path / "main.cpp", SOURCES / "platform/gpu.cpp"]
     program = tmp_path / "main"
     run([runtime_by, *CXX_FLAGS, level, "-iquote", SOURCES, "-iquote", tmp_path, *sources, "-o", program,
          "-Wl,--no-as-needed", tmp_path / "libtorch.so", f"-Wl,-rpath,{tmp_path}", "-ldl"])  # fmt: skip

@@ -3,14 +3,13 @@
 // one that will launch.
 #include "bundle/arch.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "base/failure.h"
@@ -18,6 +17,7 @@
 #include "base/machine.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
+#include "platform/gpu.h"
 #include "platform/threads.h"
 
 namespace lazyck::rt {
@@ -30,21 +30,6 @@ constexpr std::size_t k_arch_at_r0600 = 1160;    // gcnArchName in hipDeviceProp
 constexpr std::size_t k_longest_arch = 255;
 constexpr int k_major = 75, k_minor = 76;  // (cuda|CU_)DeviceAttribute...ComputeCapability, in both interfaces
 
-// Returns the address of `name`, or null: from the default scope, else from the first of
-// `libraries` that has it. Libraries that are loaded already come before those that would have to
-// be loaded.
-void* find(const char* name, std::initializer_list<const char*> libraries) {
-    if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
-    for (const int flags : {RTLD_LAZY | RTLD_NOLOAD, RTLD_LAZY}) {
-        for (const char* library : libraries) {
-            void* handle = dlopen(library, flags);  // stays open, because the function is kept
-            if (handle == nullptr) continue;
-            if (void* found = dlsym(handle, name)) return found;
-        }
-    }
-    return nullptr;
-}
-
 // A function of a library that may not be loaded yet. Its address is kept once it is found. get()
 // takes no lock of ours, because a thread that holds the dynamic loader's lock may be waiting for
 // us.
@@ -54,7 +39,7 @@ class Function {
     F* get(const char* name, std::initializer_list<const char*> libraries) {
         void* known = m_address.load(std::memory_order_acquire);
         if (known == nullptr) {
-            known = find(name, libraries);
+            known = find_symbol(name, libraries, true);
             m_address.store(known, std::memory_order_release);
         }
         return reinterpret_cast<F*>(known);
@@ -73,8 +58,6 @@ using GetDevice = int(int*);
 using GetProperties = int(void*, int);
 using GetAttribute = int(int*, int, int);
 
-constexpr std::initializer_list<const char*> k_hip_libraries = {"libamdhip64.so", "libamdhip64.so.7",
-                                                                "libamdhip64.so.6", "libamdhip64.so.5"};
 constexpr std::initializer_list<const char*> k_cudart = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
 constexpr std::initializer_list<const char*> k_driver = {"libcuda.so.1"};
 
@@ -143,15 +126,13 @@ int device_count(GetDevice* count) {
 // that library fails, too.
 template <typename ArchOf, typename IsBuilt>
 Strings archs_of_devices(int current, int count, ArchOf arch_of, IsBuilt is_built) {
-    Strings archs = {arch_of(current)};
-    if (archs[0].empty()) return {};
+    std::set<std::string> archs = {arch_of(current)};
+    if (archs.count("") != 0) return {};
     for (int device = 0; device < count; ++device) {
         const std::string arch = device == current ? "" : arch_of(device);
-        if (!arch.empty() && is_built(arch)) archs.push_back(arch);
+        if (!arch.empty() && is_built(arch)) archs.insert(arch);
     }
-    std::sort(archs.begin(), archs.end());
-    archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
-    return archs;
+    return {archs.begin(), archs.end()};
 }
 
 // HIP looks for the code of one device after the other, and stops at the first device without any.
@@ -225,11 +206,9 @@ Strings ask_cuda_by(GetAttribute* attribute, int current, int count, DeviceOf de
         return g_cuda_answers.get(device_of(ordinal), [attribute](int d) { return capability(attribute, d); });
     };
     const auto is_built = [&](const std::string& arch) { return is_built_for_cuda(arch, built); };
-    Strings archs = archs_of_devices(current, count, ask, is_built);
-    for (std::string& arch : archs) arch = as_built(arch, built);
-    std::sort(archs.begin(), archs.end());
-    archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
-    return archs;
+    std::set<std::string> archs;
+    for (const std::string& arch : archs_of_devices(current, count, ask, is_built)) archs.insert(as_built(arch, built));
+    return {archs.begin(), archs.end()};
 }
 
 // Asks the driver, for a library whose CUDA runtime is linked in and therefore cannot be found by

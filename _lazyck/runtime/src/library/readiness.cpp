@@ -11,7 +11,7 @@
 #include "library/entries.h"
 #include "library/kernels.h"
 #include "platform/caller.h"
-#include "platform/capture.h"
+#include "platform/gpu.h"
 #include "platform/messages.h"
 #include "platform/threads.h"
 

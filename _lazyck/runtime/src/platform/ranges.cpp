@@ -2,12 +2,11 @@
 // libraries, then by its name. Nothing links against it.
 #include "platform/ranges.h"
 
-#include <dlfcn.h>
-
 #include <vector>
 
 #include "base/lasting.h"
 #include "platform/environment.h"
+#include "platform/gpu.h"
 
 namespace lazyck::rt {
 
@@ -21,30 +20,16 @@ struct Ranges {
     Pop pop;
 };
 
-struct Kind {
-    const char* push;
-    const char* pop;
-    std::vector<const char*> libraries;
-};
-
 std::vector<Ranges> find_ranges() {
-    const Kind kinds[] = {
-        {"nvtxRangePushA", "nvtxRangePop", {"libnvToolsExt.so.1", "libnvToolsExt.so"}},
-        {"roctxRangePushA", "roctxRangePop", {"librocprofiler-sdk-roctx.so.1", "libroctx64.so.4", "libroctx64.so"}},
-    };
     std::vector<Ranges> found;
-    for (const Kind& kind : kinds) {
-        void* push = dlsym(RTLD_DEFAULT, kind.push);
-        void* pop = push == nullptr ? nullptr : dlsym(RTLD_DEFAULT, kind.pop);
+    const auto add = [&](const char* push_name, const char* pop_name, std::initializer_list<const char*> libraries) {
         // In a privileged program, nothing is loaded that a search path could name.
-        for (std::size_t i = 0; pop == nullptr && i < kind.libraries.size() && !is_privileged(); ++i) {
-            void* const library = dlopen(kind.libraries[i], RTLD_LAZY | RTLD_LOCAL);
-            if (library == nullptr) continue;
-            push = dlsym(library, kind.push);
-            pop = push == nullptr ? nullptr : dlsym(library, kind.pop);
-        }
+        void* const push = find_symbol(push_name, libraries, !is_privileged());
+        void* const pop = push == nullptr ? nullptr : find_symbol(pop_name, libraries, !is_privileged());
         if (pop != nullptr) found.push_back({reinterpret_cast<Push>(push), reinterpret_cast<Pop>(pop)});
-    }
+    };
+    add("nvtxRangePushA", "nvtxRangePop", {"libnvToolsExt.so.1", "libnvToolsExt.so"});
+    add("roctxRangePushA", "roctxRangePop", {"librocprofiler-sdk-roctx.so.1", "libroctx64.so.4", "libroctx64.so"});
     return found;
 }
 

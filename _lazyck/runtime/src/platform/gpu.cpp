@@ -1,9 +1,8 @@
-#include "platform/capture.h"
+#include "platform/gpu.h"
 
 #include <dlfcn.h>
 
 #include <cstdint>
-#include <initializer_list>
 
 #include "lazyck_abi.h"
 
@@ -41,21 +40,11 @@ struct Runtime {
 
 const Runtime k_cuda = {"CUDA", "cuStreamIsCapturing", {"libcuda.so.1"}, "libc10_cuda.so", {k_torch_cuda}};
 // In ROCm builds, PyTorch used the names of HIP, and uses those of CUDA since 2.11.
-const Runtime k_hip = {"HIP",
-                       "hipStreamIsCapturing",
-                       {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
-                       "libc10_hip.so",
-                       {k_torch_hip, k_torch_cuda}};
+const Runtime k_hip = {"HIP", "hipStreamIsCapturing", k_hip_libraries, "libc10_hip.so", {k_torch_hip, k_torch_cuda}};
 
 // Looks only in what is loaded already, because whoever captures has loaded it.
 void* loaded(const char* name, std::initializer_list<const char*> libraries) {
-    if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
-    for (const char* library : libraries) {
-        void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-        if (handle == nullptr) continue;
-        if (void* found = dlsym(handle, name)) return found;
-    }
-    return nullptr;
+    return find_symbol(name, libraries, false);
 }
 
 // Returns PyTorch's current stream of this thread, or the default stream without PyTorch.
@@ -75,6 +64,19 @@ void* torch_stream(const Runtime& runtime) {
 }
 
 }  // namespace
+
+void* find_symbol(const char* name, std::initializer_list<const char*> libraries, bool may_load) {
+    if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
+    for (const int flags : {RTLD_LAZY | RTLD_NOLOAD, RTLD_LAZY}) {
+        for (const char* library : libraries) {
+            void* const handle = dlopen(library, flags);  // stays open, because the function is kept
+            if (handle == nullptr) continue;
+            if (void* found = dlsym(handle, name)) return found;
+        }
+        if (!may_load) break;
+    }
+    return nullptr;
+}
 
 std::string capturing_runtime(const std::string& toolchain) {
     if (toolchain != LAZYCK_TOOLCHAIN_CUDA && toolchain != LAZYCK_TOOLCHAIN_ROCM) return "";
