@@ -5,8 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/failure.h"
@@ -25,24 +29,25 @@ constexpr unsigned k_most_jobs = 4096;
     fail("lazyck: " + origin_of(variable.c_str()) + variable + "=" + shell_quote(value) + ": " + wanted);
 }
 
-bool read_switch(const char* variable) {
+template <typename T>
+T read_choice(const char* variable, std::initializer_list<std::pair<const char*, T>> choices, const char* wanted) {
+    const std::string value = environment(variable);
+    for (const auto& [text, choice] : choices) {
+        if (value == text) return choice;
+    }
+    fail_variable(variable, value, wanted);
+}
+
+bool read_switch(const char* variable, bool by_default = false) {
     const std::string value = environment(variable);
     for (const char* yes : {"1", "true", "yes", "on"}) {
         if (value == yes) return true;
     }
-    for (const char* no : {"", "0", "false", "no", "off"}) {
+    for (const char* no : {"0", "false", "no", "off"}) {
         if (value == no) return false;
     }
-    fail_variable(variable, value, "must be 0 or 1");
-}
-
-Jit read_jit() {
-    const std::string value = environment(LAZYCK_ENV_JIT);
-    if (value.empty() || value == "on") return Jit::on;
-    if (value == "warn") return Jit::warn;
-    if (value == "error") return Jit::error;
-    if (value == "off") return Jit::off;
-    fail_variable(LAZYCK_ENV_JIT, value, "must be on, warn, error or off");
+    if (!value.empty()) fail_variable(variable, value, "must be 0 or 1");
+    return by_default;
 }
 
 // Returns the number of cores that this process may use. A container or a batch job often has fewer
@@ -58,12 +63,10 @@ unsigned read_jobs() {
     const std::string value = environment(LAZYCK_ENV_JOBS);
     if (value.empty()) return usable_cores();
     unsigned jobs = 0;
-    for (const char c : value) {
-        if (c < '0' || c > '9' || jobs > k_most_jobs)
-            fail_variable(LAZYCK_ENV_JOBS, value, "must be a number from 1 to 4096");
-        jobs = 10 * jobs + static_cast<unsigned>(c - '0');
-    }
-    if (jobs < 1 || jobs > k_most_jobs) fail_variable(LAZYCK_ENV_JOBS, value, "must be a number from 1 to 4096");
+    const char* const end = value.data() + value.size();
+    const auto [behind, error] = std::from_chars(value.data(), end, jobs);
+    if (error != std::errc() || behind != end || jobs < 1 || jobs > k_most_jobs)
+        fail_variable(LAZYCK_ENV_JOBS, value, "must be a number from 1 to 4096");
     return jobs;
 }
 
@@ -85,11 +88,11 @@ long read_size_kib(const char* variable, long by_default) {
     return static_cast<long>(std::ceil(*bytes / 1024));  // rounded up, because 0 has a meaning of its own
 }
 
+bool is_plain_name(const std::string& name) { return name[0] != '.' && name.find('/') == std::string::npos; }
+
 std::string read_name() {
     std::string name = environment(LAZYCK_ENV_NAME);
-    if (name.find('/') != std::string::npos || (!name.empty() && name[0] == '.')) {
-        fail_variable(LAZYCK_ENV_NAME, name, "must be a plain directory name");
-    }
+    if (!is_plain_name(name)) fail_variable(LAZYCK_ENV_NAME, name, "must be a plain directory name");
     return name;
 }
 
@@ -111,58 +114,50 @@ std::string home_of_account() {
 // load libraries, are asked here because no lock is held.
 std::string read_caches(bool is_given) {
     const std::string xdg = environment("XDG_CACHE_HOME");
-    if (!xdg.empty() && xdg[0] == '/') return xdg;
+    if (xdg[0] == '/') return xdg;
     std::string home = environment("HOME");
-    if ((home.empty() || home[0] != '/') && !is_given) home = home_of_account();
-    return home.empty() || home[0] != '/' ? "" : home + "/.cache";
+    if (home[0] != '/' && !is_given) home = home_of_account();
+    return home[0] != '/' ? "" : home + "/.cache";
 }
 
 }  // namespace
 
 std::string cache_root(const std::string& text, const char* what) {
-    const bool is_clean = text.size() > 1 && text[0] == '/' && text.back() != '/' &&
-                          text.find("//") == std::string::npos && text.find("/.") == std::string::npos;
-    if (is_clean) return text;
-    const std::string remedy = "; give the absolute path of a directory of your own";
-    if (text.empty() || text[0] != '/') {
-        fail(std::string("lazyck: ") + what + shell_quote(text) +
-             ": a cache below the working directory is refused: whoever can write" +
-             " there could put any code into it" + remedy);
+    const auto refuse = [&](const char* reason) {
+        fail(std::string("lazyck: ") + what + shell_quote(text) + ": " + reason +
+             "; give the absolute path of a directory of your own");
+    };
+    if (text[0] != '/') {
+        refuse("a cache below the working directory is refused: whoever can write there could put any code into it");
     }
     std::string root;
     for (const std::string& part : split(text, "/")) {
         // With '..' behind a link, the path would lead elsewhere than it looks.
-        if (part == "..")
-            fail(std::string("lazyck: ") + what + shell_quote(text) + ": '..' in the cache's path is refused" + remedy);
+        if (part == "..") refuse("'..' in the cache's path is refused");
         if (part != ".") root += "/" + part;
     }
-    if (root.empty())
-        fail(std::string("lazyck: ") + what + shell_quote(text) + ": the root directory cannot be the cache" + remedy);
+    if (root.empty()) refuse("the root directory cannot be the cache");
     return root;
 }
 
 bool aborts_on_error() { return environment(LAZYCK_ENV_ON_ERROR) == "abort"; }
 
 Strings parse_archs(const std::string& text, const char* variable) {
-    Strings archs;
+    std::set<std::string> archs;
     for (std::string name : split(text, ";, \t\n")) {
         name = name.substr(0, name.find(':'));
-        for (const char* prefix : {"sm_", "compute_"}) {
-            if (name.rfind(prefix, 0) == 0) name.erase(0, std::string(prefix).size());
+        for (const std::string_view prefix : {"sm_", "compute_"}) {
+            if (name.rfind(prefix, 0) == 0) name.erase(0, prefix.size());
         }
-        if (!name.empty() && name[0] >= '0' && name[0] <= '9') {
-            name.erase(std::remove(name.begin(), name.end(), '.'), name.end());
-        }
+        if (name[0] >= '0' && name[0] <= '9') name.erase(std::remove(name.begin(), name.end(), '.'), name.end());
         const bool is_good = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
             return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
         });
         if (!is_good || name[0] == '-')
             fail_variable(variable, text, "not a list of archs, such as gfx942;gfx950 or 80;90");
-        archs.push_back(name);
+        archs.insert(name);
     }
-    std::sort(archs.begin(), archs.end());
-    archs.erase(std::unique(archs.begin(), archs.end()), archs.end());
-    return archs;
+    return {archs.begin(), archs.end()};
 }
 
 void warn_of_environment() {
@@ -175,19 +170,20 @@ Config read_config() {
     if (!config.cache_dir.empty()) config.cache_dir = cache_root(config.cache_dir, LAZYCK_ENV_CACHE_DIR "=");
     config.root = read_path(LAZYCK_ENV_ROOT);
     config.manifest = read_path(LAZYCK_ENV_MANIFEST);
-    if (!config.manifest.empty() && !is_file(config.manifest)) {
+    if (!config.manifest.empty() && !is_file(config.manifest))
         fail_variable(LAZYCK_ENV_MANIFEST, config.manifest, "no such file");
-    }
     config.caches = read_caches(!config.cache_dir.empty());
     config.name = read_name();
     check_log_settings();
-    config.jit = read_jit();
+    config.jit = read_choice<Jit>(
+        LAZYCK_ENV_JIT, {{"", Jit::on}, {"on", Jit::on}, {"warn", Jit::warn}, {"error", Jit::error}, {"off", Jit::off}},
+        "must be on, warn, error or off");
     config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
     if (!environment(LAZYCK_ENV_BY_KERNEL).empty())
         config.by_kernel = read_switch(LAZYCK_ENV_BY_KERNEL) ? ByKernelChoice::always : ByKernelChoice::never;
-    if (!environment(LAZYCK_ENV_PREAMBLES).empty()) config.has_preambles = read_switch(LAZYCK_ENV_PREAMBLES);
-    if (!environment(LAZYCK_ENV_TEXT_KEYS).empty())
-        config.has_text_keys = config.has_all_text_keys = read_switch(LAZYCK_ENV_TEXT_KEYS);
+    config.has_preambles = read_switch(LAZYCK_ENV_PREAMBLES, config.has_preambles);
+    config.has_text_keys = read_switch(LAZYCK_ENV_TEXT_KEYS, config.has_text_keys);
+    config.has_all_text_keys = read_switch(LAZYCK_ENV_TEXT_KEYS, config.has_all_text_keys);
     config.archs = parse_archs(environment(LAZYCK_ENV_ARCHS), LAZYCK_ENV_ARCHS);
     config.jobs = read_jobs();
     config.has_remote = !environment(LAZYCK_ENV_REMOTE).empty();
@@ -207,15 +203,12 @@ Config read_config() {
     config.prefetch = read_path(LAZYCK_ENV_PREFETCH);
     config.speculate = read_path(LAZYCK_ENV_SPECULATE);
     config.trace = read_path(LAZYCK_ENV_TRACE);
-    const std::string on_error = environment(LAZYCK_ENV_ON_ERROR);
-    if (!on_error.empty() && on_error != "abort" && on_error != "throw") {
-        fail_variable(LAZYCK_ENV_ON_ERROR, on_error, "must be throw or abort");
-    }
+    read_choice<bool>(LAZYCK_ENV_ON_ERROR, {{"", false}, {"throw", false}, {"abort", true}}, "must be throw or abort");
     return config;
 }
 
 std::string default_cache_dir(const std::string& caches, const std::string& name) {
-    if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos) {
+    if (name.empty() || !is_plain_name(name)) {
         fail("lazyck: the library's name for its cache, " + shell_quote(name) +
              ", is not a plain directory name; set " LAZYCK_ENV_CACHE_DIR " or " LAZYCK_ENV_NAME);
     }
