@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/text.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {
@@ -35,5 +36,9 @@ bool copy_file(int from, int to);
 // Returns a copy in memory of all of `fd`. On failure the result is an empty descriptor, with
 // errno.
 UniqueFd copy_to_memory(int fd);
+
+// Returns a file in memory with an empty library of this machine, which makes the loader load the
+// libraries `needed` in this order. On failure the result is an empty descriptor, with errno.
+UniqueFd make_empty_library(const Strings& needed);
 
 }  // namespace lazyck::rt
