@@ -18,8 +18,8 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "platform/debugger.h"
 #include "platform/memory_file.h"
+#include "platform/process_tree.h"
 
 namespace lazyck::rt {
 
@@ -60,6 +60,19 @@ __attribute__((no_sanitize("thread"))) bool set_shown_name(const link_map* map, 
     if (length < sizeof k_proc - 1 || length < path.size()) return false;
     for (std::size_t i = 0; i <= path.size(); ++i) name[i] = path.c_str()[i];
     return true;
+}
+
+// Makes a debugger read the names of loaded objects again. Debuggers read an object's name while it
+// is loaded, and gdb reads all of them again when one is unloaded. So this loads an object that is
+// unloaded at once, before gdb hears of it, because it needs a library that cannot exist. The
+// object is a file in memory, so that no other file can be taken for it. The loader runs, so no
+// lock may be held.
+void refresh_debugger() {
+    const UniqueFd file = is_traced() ? make_empty_library({"/dev/null/lazyck"}) : UniqueFd();
+    if (!file) return;
+    const std::string name = k_proc + std::to_string(getpid()) + "/fd/" + std::to_string(file.get());
+    if (void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) dlclose(handle);
+    dlerror();
 }
 
 bool is_same(const struct stat& one, const struct stat& other) {

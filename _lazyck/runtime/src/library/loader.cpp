@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/auxv.h>
+#include <unwind.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +21,6 @@
 #include "lazyck_abi.h"
 #include "library/kernels.h"
 #include "platform/messages.h"
-#include "platform/unwinder.h"
 
 // api.cpp defines this one.
 extern "C" __attribute__((visibility("hidden"))) int lazyck_own_get_stats(lazyck_stats*);
@@ -145,6 +146,20 @@ const void* join_images(const std::vector<const void*>& images) {
 __attribute__((noinline, no_sanitize("thread"))) std::uintptr_t load_base(void* handle) {
     const link_map* map = nullptr;
     return dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 ? map->l_addr : 0;
+}
+
+_Unwind_Reason_Code stop_unwinding(_Unwind_Context*, void*) { return _URC_END_OF_STACK; }
+
+// Makes the unwinders of this library and of the blob with this `handle` ready for each other's
+// exceptions. A library that was linked with -static-libgcc has its own copy of the unwinder. To
+// catch an exception that another copy throws, functions of the catching frame's copy are called
+// (_Unwind_SetGR). They abort unless that copy has unwound something before, because libgcc fills
+// its table of register sizes at the first unwinding. So each copy is made to look at one frame.
+void introduce_unwinders(void* handle) {
+    static std::atomic<bool> s_has_looked{false};
+    if (!s_has_looked.exchange(true)) _Unwind_Backtrace(stop_unwinding, nullptr);
+    const auto theirs = reinterpret_cast<decltype(&_Unwind_Backtrace)>(dlsym(handle, "_Unwind_Backtrace"));
+    if (theirs != nullptr && theirs != &_Unwind_Backtrace) theirs(stop_unwinding, nullptr);
 }
 
 // Returns whether the object that is loaded at `base` has a symbol where the checked file has

@@ -17,7 +17,6 @@
 #include <optional>
 #include <vector>
 
-#include "platform/debugger.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"

@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <set>
@@ -18,6 +20,7 @@ namespace lazyck::rt {
 
 namespace {
 
+constexpr char k_tracer[] = "TracerPid:\t";
 constexpr int k_most_searches = 20;  // for new descendants while killing
 
 // Reads the parent from /proc/<pid>/stat. The command's name, in parentheses, may contain anything;
@@ -38,6 +41,19 @@ long rss_kib(pid_t pid) {
 }
 
 }  // namespace
+
+bool is_traced() {
+    // Reading the status costs as much as loading an entry, so it is done at most once a second.
+    static std::atomic<std::time_t> asked{0};  // constant-initialized, so that it has no guard
+    static std::atomic<bool> answer{false};
+    timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if (asked.exchange(now.tv_sec + 1) == now.tv_sec + 1) return answer;
+    const std::string status = read_text("/proc/self/status", 1024);  // the line is one of the first
+    const std::size_t at = status.find(k_tracer);
+    answer = at != std::string::npos && status.substr(at + sizeof k_tracer - 1, 1) != "0";
+    return answer;
+}
 
 std::vector<pid_t> process_tree(pid_t root) {
     std::multimap<pid_t, pid_t> children;

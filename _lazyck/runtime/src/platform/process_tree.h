@@ -1,4 +1,4 @@
-// Finds a process and its descendants in /proc.
+// Finds in /proc what this process and its descendants do.
 #pragma once
 
 #include <sys/types.h>
@@ -6,6 +6,9 @@
 #include <vector>
 
 namespace lazyck::rt {
+
+// Returns whether a debugger is attached to this process. The answer may be a second old.
+bool is_traced();
 
 // Returns `root` and all its descendants. A process whose parent has ended is not found.
 std::vector<pid_t> process_tree(pid_t root);
