@@ -6,7 +6,6 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "lazyck_abi.h"
-#include "platform/files.h"
 
 namespace lazyck::rt {
 
@@ -30,14 +29,6 @@ std::string kernel_name(const std::string& symbol) {
 }
 
 std::string symbol_in(const std::string& line) { return line.substr(0, line.find('\t')); }
-
-// Returns row `index` of the table that begins at `table`.
-template <typename Row>
-Row row_at(const unsigned char* table, std::uint32_t index) {
-    Row row;
-    std::memcpy(&row, table + sizeof row * index, sizeof row);
-    return row;
-}
 
 }  // namespace
 
@@ -147,9 +138,16 @@ BlobRow ManifestView::blob(std::uint32_t index) const {
     return row;
 }
 
+template <typename Row>
+Row ManifestView::row(std::uint32_t table_at, std::uint32_t count, std::uint32_t index, const char* missing) const {
+    if (index >= count) fail_damaged(missing);
+    Row row;
+    std::memcpy(&row, m_data + table_at + sizeof row * index, sizeof row);
+    return row;
+}
+
 ManifestView::BlobColumns ManifestView::blob_at(std::uint32_t index) const {
-    if (index >= m_header.blobs) fail_damaged("no such blob");
-    return row_at<BlobColumns>(m_data + m_header.blobs_at, index);
+    return row<BlobColumns>(m_header.blobs_at, m_header.blobs, index, "no such blob");
 }
 
 BlobRow ManifestView::own_blob(std::uint32_t index) const {
@@ -191,32 +189,29 @@ ManifestView ManifestView::parts(std::uint32_t index, const Strings& lines) cons
         else
             all.push_back(symbol_in(line));
     }
-    auto rows = std::make_shared<std::vector<PartRow>>();
-    rows->push_back(part(index, "host", own_blob(index).name, {}));
-    rows->push_back(part(index, "device", whole, all));
+    std::vector<PartRow> rows = {part(index, "host", own_blob(index).name, {}), part(index, "device", whole, all)};
     for (const std::string& line : lines) {
         const std::string symbol = symbol_in(line);
-        if (line[0] != '*') rows->push_back(part(index, kernel_name(symbol), line, {symbol}));
+        if (line[0] != '*') rows.push_back(part(index, kernel_name(symbol), line, {symbol}));
     }
     return with_parts(index, std::move(rows));
 }
 
 ManifestView ManifestView::kernel(std::uint32_t index, const std::string& line) const {
     const std::string symbol = symbol_in(line);
-    return with_parts(index,
-                      std::make_shared<std::vector<PartRow>>(1, part(index, kernel_name(symbol), line, {symbol})));
+    return with_parts(index, {part(index, kernel_name(symbol), line, {symbol})});
 }
 
 ManifestView ManifestView::unknown_kernel(std::uint32_t index, const std::string& name) const {
     PartRow row = part(index, "", "", {name});
     row.name = name;
-    return with_parts(index, std::make_shared<std::vector<PartRow>>(1, std::move(row)));
+    return with_parts(index, {row});
 }
 
-ManifestView ManifestView::with_parts(std::uint32_t index, std::shared_ptr<const std::vector<PartRow>> rows) const {
+ManifestView ManifestView::with_parts(std::uint32_t index, std::vector<PartRow> rows) const {
     ManifestView view = *this;
     view.m_whole = index;
-    view.m_parts = std::move(rows);
+    view.m_parts = std::make_shared<const std::vector<PartRow>>(std::move(rows));
     return view;
 }
 
@@ -243,8 +238,7 @@ Strings ManifestView::private_names() const {
 }
 
 ManifestView::SymbolColumns ManifestView::symbol_at(std::uint32_t index) const {
-    if (index >= m_header.symbols) fail_damaged("no such symbol");
-    return row_at<SymbolColumns>(m_data + m_header.symbols_at, index);
+    return row<SymbolColumns>(m_header.symbols_at, m_header.symbols, index, "no such symbol");
 }
 
 const char* ManifestView::symbol_name(std::uint32_t index) const { return string(symbol_at(index).name); }
@@ -252,8 +246,7 @@ const char* ManifestView::symbol_name(std::uint32_t index) const { return string
 std::uint32_t ManifestView::symbol_blob(std::uint32_t index) const { return symbol_at(index).blob; }
 
 ManifestView::RecipeColumns ManifestView::recipe_at(std::uint32_t index) const {
-    if (index >= m_header.recipes) fail_damaged("no such recipe");
-    return row_at<RecipeColumns>(m_data + m_header.recipes_at, index);
+    return row<RecipeColumns>(m_header.recipes_at, m_header.recipes, index, "no such recipe");
 }
 
 const char* ManifestView::recipe_toolchain(std::uint32_t index) const { return string(recipe_at(index).toolchain); }
@@ -269,6 +262,31 @@ RecipeRow ManifestView::recipe(std::uint32_t index) const {
     return RecipeRow{string(row.toolchain), string(row.toolchain_id), string(row.home),
                      list(row.home_env),    list(row.compile),        list(row.link),
                      list(row.env),         list(row.arch_flags),     list(row.drop_env)};
+}
+
+std::string kernel_of(const BlobRow& blob) {
+    const char* const tab = std::strchr(blob.kernel, '\t');
+    return tab == nullptr ? "" : tab + 1;
+}
+
+std::string host_unit_of(const BlobRow& blob) {
+    const char* const tab = std::strchr(blob.kernel, '\t');
+    return tab == nullptr ? "" : std::string(blob.kernel, tab);
+}
+
+std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs) {
+    const std::string kernel = kernel_of(blob);
+    if (archs.size() < 2 || kernel.empty() || kernel == host_unit_of(blob)) return {archs};
+    std::vector<Strings> each;
+    for (const std::string& arch : archs) each.push_back({arch});
+    return each;
+}
+
+Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label) {
+    const std::string kernel = kernel_of(blob);
+    const bool is_kernel = !kernel.empty() && kernel[0] != '*' && kernel != host_unit_of(blob);
+    return {visible(blob.name) + " for " + arch_label, manifest.library(), blob.name,
+            is_kernel ? kernel.substr(0, kernel.find('\t')) : "", arch_label};
 }
 
 }  // namespace lazyck::rt

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "lazyck_abi.h"
+#include "platform/messages.h"
 
 namespace lazyck::rt {
 
@@ -127,12 +128,14 @@ class ManifestView {
     [[noreturn]] void fail_damaged(const char* what) const;
     void check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const;
     std::uint32_t number(std::size_t at) const;
+    template <typename Row>
+    Row row(std::uint32_t table_at, std::uint32_t count, std::uint32_t index, const char* missing) const;
     BlobColumns blob_at(std::uint32_t index) const;
     SymbolColumns symbol_at(std::uint32_t index) const;
     RecipeColumns recipe_at(std::uint32_t index) const;
     BlobRow own_blob(std::uint32_t index) const;
     PartRow part(std::uint32_t index, const std::string& name, const std::string& line, const Strings& symbols) const;
-    ManifestView with_parts(std::uint32_t index, std::shared_ptr<const std::vector<PartRow>> rows) const;
+    ManifestView with_parts(std::uint32_t index, std::vector<PartRow> rows) const;
     const char* string(std::uint32_t at) const;
     Strings list(std::uint32_t at) const;
 
@@ -143,5 +146,16 @@ class ManifestView {
     std::uint32_t m_whole = 0;                            // the blob that the parts belong to
     std::shared_ptr<const std::vector<PartRow>> m_parts;  // null: the rows are the manifest's own
 };
+
+// Returns the line of a host unit's table that describes the row. It begins with `*` for all
+// kernels, and is empty for a blob.
+std::string kernel_of(const BlobRow& blob);
+// Returns the name of this host unit, or an empty string for a blob.
+std::string host_unit_of(const BlobRow& blob);
+// Returns the archs of each entry that the row has for `archs`. Device code has one for each arch.
+// Host code, of which a process can have only one copy, has one for all of them.
+std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs);
+// Returns the subject of messages about a blob.
+Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label);
 
 }  // namespace lazyck::rt

@@ -4,7 +4,6 @@
 
 #include "base/failure.h"
 #include "bundle/arch.h"
-#include "bundle/units.h"
 #include "lazyck_abi.h"
 #include "platform/elf_view.h"
 

@@ -6,7 +6,6 @@
 #include "base/failure.h"
 #include "base/machine.h"
 #include "bundle/arch.h"
-#include "bundle/units.h"
 #include "lazyck_abi.h"
 
 namespace lazyck::rt {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "bundle/units.h"
 #include "platform/messages.h"
 #include "platform/process.h"
 #include "platform/ranges.h"

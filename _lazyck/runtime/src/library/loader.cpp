@@ -16,7 +16,6 @@
 #include <string_view>
 
 #include "base/failure.h"
-#include "bundle/units.h"
 #include "lazyck.h"
 #include "lazyck_abi.h"
 #include "library/kernels.h"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "bundle/units.h"
 #include "platform/messages.h"
 
 namespace lazyck::rt {

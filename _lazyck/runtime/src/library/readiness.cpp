@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "bundle/units.h"
 #include "lazyck_abi.h"
 #include "library/entries.h"
 #include "library/kernels.h"

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "bundle/units.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 #include "platform/threads.h"

@@ -6,7 +6,6 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "bundle/units.h"
 #include "lazyck_abi.h"
 #include "store/preambles.h"
 

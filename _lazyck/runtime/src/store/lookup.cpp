@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "bundle/units.h"
 #include "cache/packs.h"
 #include "cache/texts.h"
 #include "lazyck_abi.h"

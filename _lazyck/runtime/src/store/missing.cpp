@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "bundle/units.h"
 
 namespace lazyck::rt {
 

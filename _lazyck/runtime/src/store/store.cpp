@@ -9,7 +9,6 @@
 
 #include "base/failure.h"
 #include "base/machine.h"
-#include "bundle/units.h"
 #include "cache/packs.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
