@@ -7,14 +7,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <vector>
 
-#include "base/text.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 
@@ -25,9 +21,7 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr char k_maps[] = "/proc/self/maps";
 constexpr std::string_view k_deleted = " (deleted)";
-constexpr std::size_t k_chunk = 1 << 16;
 
 // Holds the fields of a line of /proc/self/maps that are needed here.
 struct Mapping {
@@ -80,20 +74,10 @@ bool holds(std::string_view line, std::uintptr_t address, Mapping& mapping) {
 // Returns what is mapped at `address`, without a path if /proc does not tell.
 Mapping mapping_at(const void* address) {
     Mapping mapping;
-    const UniqueFd maps = open_file(k_maps, O_RDONLY);
-    std::string text;
-    std::vector<char> buffer(maps ? k_chunk : 0);
-    while (maps) {
-        const ssize_t size = read(maps.get(), buffer.data(), buffer.size());
-        if (size < 0 && errno == EINTR) continue;
-        if (size <= 0) break;
-        text.append(buffer.data(), static_cast<std::size_t>(size));
-        std::size_t at = 0;
-        for (std::size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
-            const std::string_view line = std::string_view(text).substr(at, end - at);
-            if (holds(line, reinterpret_cast<std::uintptr_t>(address), mapping)) return mapping;
-        }
-        text.erase(0, at);
+    const std::string maps = read_text("/proc/self/maps");
+    for (std::size_t at = 0, end; (end = maps.find('\n', at)) != std::string::npos; at = end + 1) {
+        const std::string_view line = std::string_view(maps).substr(at, end - at);
+        if (holds(line, reinterpret_cast<std::uintptr_t>(address), mapping)) break;
     }
     return mapping;
 }

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -239,16 +238,10 @@ LAZYCK_BARE int watch(void* data) {
     return 0;
 }
 
-// Allocates a stack for a process that shares the caller's memory.
-class Stack {
- public:
-    Stack() : m_bytes(k_stack_size) {}
-    void* top() {
-        return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(m_bytes.data() + m_bytes.size()) & ~15UL);
-    }
-
- private:
-    std::vector<char> m_bytes;
+// A stack for a process that shares the caller's memory.
+struct Stack {
+    std::vector<char> bytes = std::vector<char>(k_stack_size);
+    void* top() { return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&bytes.back() + 1) & ~15UL); }
 };
 
 // Runs a program, with a watcher process that waits for it. The program is not a plain child,
@@ -266,7 +259,9 @@ class Running {
             return;
         }
         m_reports = UniqueFd(ends[0]);
-        m_to_us = UniqueFd(ends[1]);
+        // The watcher does not share the table of descriptors, so its own end stays open. Ours would
+        // keep the pipe open after the watcher's end.
+        const UniqueFd own_end(ends[1]);
         m_start = {program.c_str(), m_argv.data(),  m_environment.data(),  command.directory,
                    command.input,   command.output, command.errors,        ends[1],
                    getpid(),        is_traced(),    m_waiting_stack.top(), m_program_stack.top()};
@@ -300,19 +295,18 @@ class Running {
         return size == sizeof report ? report : Report{Report::ended, k_no_status, 0};
     }
 
-    // Closes this process's end of the pipe, which would otherwise keep the pipe open after the
-    // watcher's end. The watcher does not share the table of descriptors, so its own end stays
-    // open.
-    void close_own_end() { m_to_us = UniqueFd(); }
-
  private:
     std::vector<char*> m_argv, m_environment;
-    UniqueFd m_reports, m_to_us;
+    UniqueFd m_reports;
     Stack m_watcher_stack, m_waiting_stack, m_program_stack;
     Start m_start = {};
     pid_t m_watcher = -1;
     int m_error = 0;
 };
+
+Outcome not_started(const std::string& program, const std::string& reason) {
+    return {Ending::failed, "cannot start '" + program + "': " + reason, false};
+}
 
 Outcome from_report(const Report& report) {
     if (report.value == k_no_status) return {Ending::unknown, "unknown exit status"};
@@ -348,9 +342,7 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
                 if (!command.asked()) question = -1;
                 continue;
             }
-            if (report->kind == Report::failed) {
-                return {Ending::failed, "cannot start '" + program + "': " + system_text(report->value), false};
-            }
+            if (report->kind == Report::failed) return not_started(program, system_text(report->value));
             if (report->kind == Report::ended) {
                 Outcome outcome = from_report(*report);
                 outcome.has_timed_out = has_timed_out;
@@ -382,14 +374,9 @@ void end_orphan(pid_t pid) {
 
 Outcome run_command(const Command& command) {
     const std::string program = find_program(command);
-    if (program.empty()) {
-        return {Ending::failed, "cannot start '" + command.argv[0] + "': not found in PATH", false};
-    }
+    if (program.empty()) return not_started(command.argv[0], "not found in PATH");
     Running running(command, program);
-    if (running.error() != 0) {
-        return {Ending::failed, "cannot start '" + program + "': " + system_text(running.error()), false};
-    }
-    running.close_own_end();
+    if (running.error() != 0) return not_started(program, system_text(running.error()));
     return wait_for(running, program, command);
 }
 
