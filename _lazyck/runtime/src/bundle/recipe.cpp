@@ -1,10 +1,11 @@
 #include "bundle/recipe.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "base/failure.h"
 #include "lazyck_abi.h"
-#include "platform/config.h"
+#include "platform/environment.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {
@@ -18,17 +19,16 @@ struct Replacement {
 
 std::string expand(std::string_view word, std::initializer_list<Replacement> replacements) {
     std::string out;
-    for (std::size_t i = 0; i < word.size();) {
-        std::size_t length = 1;
-        for (const Replacement& r : replacements) {
-            if (word.substr(i, r.placeholder.size()) == r.placeholder) {
-                out += r.value;
-                length = 0;
-                i += r.placeholder.size();
-                break;
-            }
+    while (!word.empty()) {
+        const auto begins = [&](const Replacement& r) { return word.rfind(r.placeholder, 0) == 0; };
+        const auto* const found = std::find_if(replacements.begin(), replacements.end(), begins);
+        if (found == replacements.end()) {
+            out += word[0];
+            word.remove_prefix(1);
+        } else {
+            out += found->value;
+            word.remove_prefix(found->placeholder.size());
         }
-        if (length == 1) out += word[i++];
     }
     return out;
 }
@@ -54,12 +54,10 @@ Strings expand_step(const Strings& words, const std::string& output, const Recip
     return out;
 }
 
-// Variables that every compile has with values of its own.
-constexpr const char* k_own[] = {"PATH", "LC_ALL", "PWD", "TZ"};
-
-bool sets(const std::string& assignment, std::string_view name) {
-    return assignment.size() > name.size() && assignment[name.size()] == '=' &&
-           assignment.compare(0, name.size(), name) == 0;
+bool sets_one_of(const std::string& assignment, const Strings& others) {
+    const auto name_of = [](const std::string& each) { return each.substr(0, each.find('=')); };
+    const auto is_alike = [&](const std::string& other) { return name_of(other) == name_of(assignment); };
+    return std::any_of(others.begin(), others.end(), is_alike);
 }
 
 }  // namespace
@@ -79,24 +77,20 @@ CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
 }
 
 Strings plan_environment(const CompilePlan& plan) {
+    // The compiler's messages decide how a failure is interpreted, so they must be in English. PWD
+    // is a name of the working directory that a compiler takes for the directory's own name.
+    const Strings own = {"PATH=" + search_path(environment("PATH")), "LC_ALL=C", "PWD=/proc/self/cwd", "TZ=UTC0"};
     const auto is_replaced = [&](const std::string& variable) {
-        return std::any_of(plan.unset.begin(), plan.unset.end(), [&](const auto& n) { return sets(variable, n); }) ||
-               std::any_of(plan.set.begin(), plan.set.end(),
-                           [&](const auto& s) { return sets(variable, s.substr(0, s.find('='))); });
+        return sets_one_of(variable, plan.unset) || sets_one_of(variable, plan.set);
     };
     Strings out;
     // In a privileged process, whole_environment returns nothing. Otherwise the caller could
     // control the compiler by loader variables, TMPDIR, GCC_EXEC_PREFIX, PATH and others.
     for (const std::string& variable : whole_environment()) {
-        if (std::none_of(std::begin(k_own), std::end(k_own), [&](const char* name) { return sets(variable, name); }) &&
-            !is_replaced(variable))
-            out.push_back(variable);
+        if (!sets_one_of(variable, own) && !is_replaced(variable)) out.push_back(variable);
     }
-    // The compiler's messages decide how a failure is interpreted, so they must be in English. PWD
-    // is a name of the working directory that a compiler takes for the directory's own name.
-    for (const std::string& own : {"PATH=" + search_path(environment("PATH")), std::string("LC_ALL=C"),
-                                   std::string("PWD=/proc/self/cwd"), std::string("TZ=UTC0")}) {
-        if (!is_replaced(own)) out.push_back(own);
+    for (const std::string& each : own) {
+        if (!is_replaced(each)) out.push_back(each);
     }
     out.insert(out.end(), plan.set.begin(), plan.set.end());
     return out;

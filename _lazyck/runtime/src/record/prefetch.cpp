@@ -95,19 +95,18 @@ void Prefetch::run(const std::shared_ptr<State>& state) {
         lock.unlock();
         const bool is_ready = state->perform(index, !is_first_pass, error);
         const bool needs_compile = !is_ready && error.empty();
-        const bool is_unknown = needs_compile && state->expect && state->seconds[index] <= 0;
+        const bool is_unknown = needs_compile && state->seconds[index] <= 0;
         const double expected = is_unknown ? state->expect(index) : 0;
         lock.lock();
         if (needs_compile) {
             if (is_unknown) state->seconds[index] = expected;
-            const auto place = std::upper_bound(state->to_compile.begin(), state->to_compile.end(), index,
-                                                [&](std::size_t one, std::size_t other) {
-                                                    // Of two with equal or unknown times, the one
-                                                    // that was requested first is taken first.
-                                                    const double a = state->seconds[one], b = state->seconds[other];
-                                                    return a != b ? a < b : one > other;
-                                                });
-            state->to_compile.insert(place, index);
+            // Of two with equal or unknown times, the one that was requested first is taken first.
+            const auto is_later = [&](std::size_t one, std::size_t other) {
+                const double a = state->seconds[one], b = state->seconds[other];
+                return a != b ? a < b : one > other;
+            };
+            auto& waiting = state->to_compile;
+            waiting.insert(std::upper_bound(waiting.begin(), waiting.end(), index, is_later), index);
             continue;
         }
         const auto began = state->compiling.find(index);

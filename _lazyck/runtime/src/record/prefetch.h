@@ -35,7 +35,7 @@ class Prefetch {
     // `work(i, false)` in order, then `work(i, true)` for those that need a compile, the longest
     // first, on `workers` threads. A call that throws counts as failed. When this object ends, the
     // threads finish what they are working on and begin nothing more.
-    Prefetch(std::vector<double> seconds, unsigned workers, Work work, Expect expect = nullptr);
+    Prefetch(std::vector<double> seconds, unsigned workers, Work work, Expect expect);
     Prefetch(const Prefetch&) = delete;
     Prefetch& operator=(const Prefetch&) = delete;
     ~Prefetch() { cancel(); }
