@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 
 #include "base/hash.h"
@@ -238,6 +239,10 @@ std::string signal_text(int signal) {
         if (each.number == signal) text += " (" + std::string(each.text) + ")";
     }
     return text;
+}
+
+double now_seconds() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 // Computes the proleptic Gregorian calendar, in eras of 400 years that begin in March: see

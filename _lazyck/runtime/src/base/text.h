@@ -37,10 +37,10 @@ std::string json_string(std::string_view text);
 // Builds a JSON object on one line, member by member.
 class JsonObject {
  public:
+    // Adds a member, unless its value is empty.
     void add(const char* name, const std::string& literal) {
-        m_text += (m_text.empty() ? "{\"" : ", \"") + std::string(name) + "\": " + literal;
+        if (!literal.empty()) m_text += (m_text.empty() ? "{\"" : ", \"") + std::string(name) + "\": " + literal;
     }
-    // Adds a string. An empty value is left out.
     void add_text(const char* name, const std::string& value) {
         if (!value.empty()) add(name, json_string(value));
     }
@@ -58,6 +58,9 @@ std::string seconds_text(double seconds);
 // load files for another language.
 std::string system_text(int error);
 std::string signal_text(int signal);
+
+// Returns the seconds since 1970.
+double now_seconds();
 
 // Returns `seconds` since 1970 as "2026-11-23 06:22:18 UTC". The C library's functions would read
 // the time zone's files, under a lock.

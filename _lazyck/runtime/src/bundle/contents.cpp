@@ -29,15 +29,8 @@ bool Contents::is_own_list(const std::string& root, const ManifestView& manifest
            sha256_hex(file.data(), file.size()) == manifest.contents();
 }
 
-std::string Contents::find_fault(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
-    return look(root, manifest, blob, false);
-}
-
-std::string Contents::find_change(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
-    return look(root, manifest, blob, true);
-}
-
-std::string Contents::look(const std::string& root, const ManifestView& manifest, const BlobRow& blob, bool is_again) {
+std::string Contents::find_fault(const std::string& root, const ManifestView& manifest, const BlobRow& blob,
+                                 bool is_again) {
     const std::string list = list_path(root, manifest);
     if (manifest.contents()[0] != '\0') {
         const std::string fault = fault_of(list, manifest.contents(), is_again);

@@ -22,14 +22,11 @@ class Contents {
     // list does not have, or, in a privileged process, a file that others can write. A library
     // whose manifest has no digest of a list has a bundle that was laid out by hand; then only what
     // a list there says is checked.
-    std::string find_fault(const std::string& root, const ManifestView& manifest, const BlobRow& blob);
-
-    // Returns what changed since find_fault, or an empty string. A file that was changed and
-    // changed back counts, too.
-    std::string find_change(const std::string& root, const ManifestView& manifest, const BlobRow& blob);
+    // If it `is_again`, a file that was changed and changed back since the last time counts, too.
+    std::string find_fault(const std::string& root, const ManifestView& manifest, const BlobRow& blob,
+                           bool is_again = false);
 
  private:
-    std::string look(const std::string& root, const ManifestView& manifest, const BlobRow& blob, bool is_again);
     std::string fault_of(const std::string& path, const std::string& digest, bool is_again);
 
     std::mutex m_mutex;

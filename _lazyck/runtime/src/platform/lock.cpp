@@ -122,9 +122,9 @@ std::string lock_holder(const std::string& path) {
 
 BlobLock::BlobLock(const std::string& path, const Subject& subject, double patience,
                    const std::function<bool()>& is_made)
-    : m_lock(path) {
+    : FileLock(path) {
     WaitNotice notice;
-    while (m_lock.state() == FileLock::State::busy) {
+    while (state() == State::busy) {
         const double waited = notice.waited();
         const bool is_over = waited >= patience, is_due = notice.is_due();
         if (is_over || is_due) {
@@ -143,15 +143,15 @@ BlobLock::BlobLock(const std::string& path, const Subject& subject, double patie
         // This is checked before the lock is tried. With many waiters, the lock would otherwise
         // pass from one to the next while the others sleep.
         if (is_made()) return;
-        m_lock.retry();
+        retry();
     }
-    if (m_lock.state() == FileLock::State::held) {
-        m_lock.write(holder_line());
+    if (state() == State::held) {
+        write(holder_line());
         return;
     }
     if (!g_has_warned.exchange(true)) {
         say(Level::warn,
-            "cannot lock '" + path + "' (" + system_text(m_lock.error()) +
+            "cannot lock '" + path + "' (" + system_text(error()) +
                 "): several processes may compile the same blob; a cache on a local file system has locks");
     }
 }

@@ -58,21 +58,14 @@ constexpr char k_stopped[] = "(stopped)";
 // report one.
 std::string lock_holder(const std::string& path);
 
-// Waits for the lock of one blob.
-class BlobLock {
- public:
+// The lock of one blob. It is not held after `is_made` returned true, after the time is up, or if the
+// file system has no locks. The caller then works without it, which is safe because an entry is
+// published atomically.
+struct BlobLock : FileLock {
     // Waits until the lock is free, but at most `patience` seconds, and no longer than until
     // `is_made` returns true, which means that the blob needs no compile. Reports who holds the
     // lock whenever a WaitNotice is due. Throws CompileError if the file cannot be opened.
     BlobLock(const std::string& path, const Subject& subject, double patience, const std::function<bool()>& is_made);
-
-    // Returns whether the lock is held. It is not held after `is_made` returned true, after the
-    // time is up, or if the file system has no locks. The caller then works without it, which is
-    // safe because an entry is published atomically.
-    bool is_held() const { return m_lock.state() == FileLock::State::held; }
-
- private:
-    FileLock m_lock;
 };
 
 // Handles fork in the child, with all global locks taken. A child must not keep the locks of

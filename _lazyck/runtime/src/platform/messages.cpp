@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <ctime>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -102,13 +102,10 @@ int descriptor_of(const std::string& path) {
 Log read_log() {
     Log log;
     const std::string level = environment(LAZYCK_ENV_LOG), format = environment(LAZYCK_ENV_LOG_FORMAT);
-    bool is_known = level.empty();
-    for (std::size_t i = 0; i < k_names.size(); ++i) {
-        if (level != k_names[i]) continue;
-        log.last = static_cast<Level>(i);
-        is_known = true;
-    }
-    if (!is_known)
+    const auto* const name = std::find(k_names.begin(), k_names.end(), level);
+    if (name != k_names.end())
+        log.last = static_cast<Level>(name - k_names.begin());
+    else if (!level.empty())
         log.problem = origin_of(LAZYCK_ENV_LOG) + LAZYCK_ENV_LOG "=" + shell_quote(level) +
                       ": must be error, warn, info or debug";
     log.is_json = format == "json";
@@ -135,16 +132,13 @@ bool write_to_file(const std::string& path, const std::string& text) {
 }
 
 std::string as_json(Level level, const std::string& line, const Fields& fields) {
-    timespec now = {};
-    clock_gettime(CLOCK_REALTIME, &now);
     JsonObject object;
-    object.add("time", decimal(static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec), 3));
+    object.add("time", decimal(now_seconds(), 3));
     object.add_text("level", k_names.at(static_cast<std::size_t>(level)));
     const bool is_named = fields.event[0] != '\0';
     object.add_text("event", is_named ? fields.event : k_unnamed_events.at(static_cast<std::size_t>(level)));
     object.add("pid", std::to_string(getpid()));
-    const std::string rank = rank_number();
-    if (!rank.empty()) object.add("rank", rank);
+    object.add("rank", rank_number());
     object.add_text("library", fields.subject.library);
     object.add_text("blob", fields.subject.blob);
     object.add_text("kernel", fields.subject.kernel);

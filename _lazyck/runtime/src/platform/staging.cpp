@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <utility>
@@ -32,12 +33,9 @@ pid_t owner_in(const std::string& name) {
     if (name[name.size() - k_random_size] != '-' || name.compare(host_at, end.size(), end) != 0) return 0;
     const std::size_t dash = name.rfind('-', host_at);
     if (dash == std::string::npos || dash + 1 >= host_at || host_at - dash > 11) return 0;
-    long pid = 0;
-    for (std::size_t i = dash + 1; i < host_at; ++i) {
-        if (name[i] < '0' || name[i] > '9') return 0;
-        pid = 10 * pid + name[i] - '0';
-    }
-    return static_cast<pid_t>(pid);
+    pid_t pid = 0;
+    const char* const end_of_pid = name.data() + host_at;
+    return std::from_chars(name.data() + dash + 1, end_of_pid, pid).ptr == end_of_pid ? pid : 0;
 }
 
 // Returns six letters that no other process can guess, like those of mkdtemp, which takes a path.

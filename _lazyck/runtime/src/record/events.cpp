@@ -35,11 +35,6 @@ constexpr off_t k_largest_history = 8 << 20;
 constexpr double k_longest_telling = 10, k_longest_last_telling = 1;  // seconds
 constexpr unsigned k_depth_of_history = 2;                            // including the root
 
-std::int64_t steady_ns() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
-
 std::string history_line(const Event& event, pid_t process, long thread) {
     JsonObject line;
     line.add("t", decimal(event.start, 3));
@@ -51,8 +46,7 @@ std::string history_line(const Event& event, pid_t process, long thread) {
     line.add("pid", std::to_string(process));
     line.add("tid", std::to_string(thread));
     line.add_text("host", host_name());
-    const std::string rank = rank_number();
-    if (!rank.empty()) line.add("rank", rank);
+    line.add("rank", rank_number());
     if (event.has_failed) line.add("failed", "true");
     line.add_text("what", event.what);
     if (event.peak_kib > 0) line.add("kib", std::to_string(event.peak_kib));
@@ -76,12 +70,6 @@ void append_history(const std::string& path, const std::string& lines) {
 }
 
 }  // namespace
-
-double now_seconds() {
-    timespec now = {};
-    clock_gettime(CLOCK_REALTIME, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 bool Listener::open() {
     {
@@ -241,14 +229,14 @@ void Events::after_fork_in_child() {
 }
 
 Span::Span(Events& events, Event event, std::string history)
-    : m_events(events), m_event(std::move(event)), m_history(std::move(history)), m_start_ns(steady_ns()) {
+    : m_events(events), m_event(std::move(event)), m_history(std::move(history)) {
     m_event.start = now_seconds();
     m_event.has_failed = true;
     m_events.begin(m_event);
 }
 
 Span::~Span() {
-    m_event.seconds = 1e-9 * static_cast<double>(steady_ns() - m_start_ns);
+    m_event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - m_start).count();
     m_events.tell(m_event, m_history);
 }
 

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -140,10 +141,7 @@ class Span {
     Events& m_events;
     Event m_event;
     std::string m_history;
-    std::int64_t m_start_ns;
+    const std::chrono::steady_clock::time_point m_start = std::chrono::steady_clock::now();
 };
-
-// Returns the seconds since 1970.
-double now_seconds();
 
 }  // namespace lazyck::rt

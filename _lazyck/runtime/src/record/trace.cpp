@@ -36,33 +36,19 @@ constexpr std::string_view k_end_of_array = "\n]\n";
 constexpr std::size_t k_longest_end = 1 << 20;  // bytes in which the last whole line of a damaged file is looked for
 constexpr std::chrono::milliseconds k_wait_for_trace{2000}, k_pause_for_trace{1};
 
-// Locks an open file. A child made by fork shares the descriptor, and loses the lock when this
-// object is destroyed.
-class OpenFileLock {
- public:
-    // Waits at most `patience`: others hold the lock for a write, or as long as they read.
-    OpenFileLock(int fd, std::chrono::milliseconds patience) : m_fd(fd) {
-        const auto end = std::chrono::steady_clock::now() + patience;
-        while (flock(m_fd, LOCK_EX | LOCK_NB) != 0) {
-            m_is_busy = errno == EWOULDBLOCK;
-            if (errno == EINTR) continue;
-            if (!m_is_busy || std::chrono::steady_clock::now() >= end) return;
-            std::this_thread::sleep_for(k_pause_for_trace);
-        }
-        m_is_busy = false;
+// Locks an open file. Waits at most `patience`: others hold the lock for a write, or as long as they
+// read. Returns false if another process still holds it. Where the file system has no locks, the
+// result is true.
+bool lock_file(int fd, std::chrono::milliseconds patience) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EINTR) continue;
+        if (errno != EWOULDBLOCK) return true;
+        if (std::chrono::steady_clock::now() >= end) return false;
+        std::this_thread::sleep_for(k_pause_for_trace);
     }
-    OpenFileLock(const OpenFileLock&) = delete;
-    OpenFileLock& operator=(const OpenFileLock&) = delete;
-    ~OpenFileLock() { flock(m_fd, LOCK_UN); }
-
-    // Returns whether another process holds the lock. The result is false if the file system has no
-    // locks.
-    bool is_busy() const { return m_is_busy; }
-
- private:
-    const int m_fd;
-    bool m_is_busy = false;
-};
+    return true;
+}
 
 bool write_at(int fd, std::string_view data, std::size_t at) {
     while (!data.empty()) {
@@ -91,27 +77,33 @@ std::size_t end_of_lines(int fd, std::size_t size) {
 
 // Appends `objects`, which are lines with commas between them. Returns what is wrong, or an empty
 // string.
-std::string append_to_array(const std::string& path, const std::string& objects, std::chrono::milliseconds patience) {
+std::string append_to_array(int fd, const std::string& objects) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return system_text(errno);
+    const auto size = static_cast<std::size_t>(st.st_size);
+    char first = '[';
+    if (size > 0 && pread(fd, &first, 1, 0) != 1) return system_text(errno);
+    const std::size_t at = size > 0 ? end_of_lines(fd, size) : 0;
+    if (first != '[' || at == std::string::npos) return "it holds something other than a trace; remove it";
+    const std::string text = (at == 0 ? "[\n" : at == 1 ? "\n" : ",\n") + objects + std::string(k_end_of_array);
+    const bool is_written = write_at(fd, text, at);
+    const int error = errno;
+    // The closing bracket fits even when there is no room for more.
+    if (!is_written && at > 0) write_at(fd, k_end_of_array, at);
+    const std::size_t end = at + (is_written ? text.size() : at > 0 ? k_end_of_array.size() : 0);
+    if ((!is_written || end < size) && ftruncate(fd, static_cast<off_t>(end)) != 0) return system_text(errno);
+    return is_written ? "" : system_text(error);
+}
+
+std::string append_to_trace(const std::string& path, const std::string& objects, std::chrono::milliseconds patience) {
     const UniqueFd fd = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0644);
     struct stat st;
     if (!fd || fstat(fd.get(), &st) != 0) return system_text(errno);
     if (!S_ISREG(st.st_mode)) return "it is not a file";
-    const OpenFileLock lock(fd.get(), patience);
-    if (lock.is_busy()) return "another process holds its lock";
-    if (fstat(fd.get(), &st) != 0) return system_text(errno);
-    const auto size = static_cast<std::size_t>(st.st_size);
-    char first = '[';
-    if (size > 0 && pread(fd.get(), &first, 1, 0) != 1) return system_text(errno);
-    const std::size_t at = size > 0 ? end_of_lines(fd.get(), size) : 0;
-    if (first != '[' || at == std::string::npos) return "it holds something other than a trace; remove it";
-    const std::string text = (at == 0 ? "[\n" : at == 1 ? "\n" : ",\n") + objects + std::string(k_end_of_array);
-    const bool is_written = write_at(fd.get(), text, at);
-    const int error = errno;
-    // The closing bracket fits even when there is no room for more.
-    if (!is_written && at > 0) write_at(fd.get(), k_end_of_array, at);
-    const std::size_t end = at + (is_written ? text.size() : at > 0 ? k_end_of_array.size() : 0);
-    if ((!is_written || end < size) && ftruncate(fd.get(), static_cast<off_t>(end)) != 0) return system_text(errno);
-    return is_written ? "" : system_text(error);
+    if (!lock_file(fd.get(), patience)) return "another process holds its lock";
+    const std::string problem = append_to_array(fd.get(), objects);
+    flock(fd.get(), LOCK_UN);  // a child made by fork shares the descriptor
+    return problem;
 }
 
 JsonObject trace_event(const char* phase, const std::string& name) {
@@ -157,7 +149,7 @@ void Trace::add(const Event& event) {
     const std::string lines = (is_named ? "" : naming_line() + ",\n") + trace_line(event);
     // Only the first wait for a stopped process is long.
     const auto patience = m_has_warned ? k_pause_for_trace : k_wait_for_trace;
-    const std::string problem = append_to_array(m_path, lines, patience);
+    const std::string problem = append_to_trace(m_path, lines, patience);
     if (problem.empty()) return;
     if (!is_named) m_is_process_named = false;
     if (!m_has_warned.exchange(true)) say(Level::warn, "cannot write the trace '" + m_path + "': " + problem);

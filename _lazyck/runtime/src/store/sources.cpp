@@ -308,7 +308,7 @@ void Sources::check(const SourceFile& source, const ManifestView& manifest, cons
 }
 
 std::string Sources::find_change(const SourceFile& source, const ManifestView& manifest, const BlobRow& blob) {
-    return source.is_in_bundle ? m_known->contents.find_change(source.root, manifest, blob) : "";
+    return source.is_in_bundle ? m_known->contents.find_fault(source.root, manifest, blob, true) : "";
 }
 
 void Sources::after_fork_in_child() {
