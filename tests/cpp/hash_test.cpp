@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "base/sha256.h"
 #include "unit_support.h"
 
 namespace lazyck::rt {

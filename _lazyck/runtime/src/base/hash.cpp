@@ -1,6 +1,3 @@
-// Eight independent lanes of one multiplication per eight bytes keep the multiplier busy (the idea
-// of xxHash's and wyhash's lanes). Every step is a bijection of the lane for a given input, and of
-// the input for a given lane. So a single changed word always changes its lane.
 #include "base/hash.h"
 
 #include <cstring>
@@ -9,9 +6,16 @@ namespace lazyck::rt {
 
 namespace {
 
+// Eight independent lanes of one multiplication per eight bytes keep the multiplier busy (the idea
+// of xxHash's and wyhash's lanes). Every step is a bijection of the lane for a given input, and of
+// the input for a given lane. So a single changed word always changes its lane.
 constexpr std::size_t k_lanes = 8;
 constexpr std::uint64_t k_prime = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio, odd
 constexpr std::uint64_t k_other_prime = 0xd6e8feb86659fd93;
+
+void append_hex(std::string& out, std::uint64_t value, int digits) {
+    for (int i = digits - 1; i >= 0; --i) out += "0123456789abcdef"[(value >> 4 * i) & 15];
+}
 
 std::uint64_t rotate(std::uint64_t x, unsigned by) { return (x << by) | (x >> (64 - by)); }
 
@@ -28,6 +32,46 @@ void absorb(std::uint64_t (&lanes)[k_lanes], const unsigned char* block) {
         std::memcpy(&word, block + 8 * i, sizeof word);
         lanes[i] = rotate((lanes[i] ^ word) * k_prime, 29);
     }
+}
+
+constexpr std::size_t k_sha256_block = 64;
+
+constexpr std::uint32_t k_rounds[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+std::uint32_t rotate32(std::uint32_t x, unsigned by) { return (x >> by) | (x << (32 - by)); }
+
+void absorb_sha256(std::uint32_t (&state)[8], const unsigned char* block) {
+    std::uint32_t w[64];
+    for (std::size_t i = 0; i < 16; ++i) {
+        w[i] = std::uint32_t{block[4 * i]} << 24 | std::uint32_t{block[4 * i + 1]} << 16 |
+               std::uint32_t{block[4 * i + 2]} << 8 | std::uint32_t{block[4 * i + 3]};
+    }
+    for (std::size_t i = 16; i < 64; ++i) {
+        const std::uint32_t a = w[i - 15], b = w[i - 2];
+        w[i] = w[i - 16] + (rotate32(a, 7) ^ rotate32(a, 18) ^ (a >> 3)) + w[i - 7] +
+               (rotate32(b, 17) ^ rotate32(b, 19) ^ (b >> 10));
+    }
+    std::uint32_t s[8];
+    std::memcpy(s, state, sizeof s);
+    for (std::size_t i = 0; i < 64; ++i) {
+        const std::uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
+        const std::uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
+        const std::uint32_t one =
+            s[7] + (rotate32(s[4], 6) ^ rotate32(s[4], 11) ^ rotate32(s[4], 25)) + choice + k_rounds[i] + w[i];
+        const std::uint32_t two = (rotate32(s[0], 2) ^ rotate32(s[0], 13) ^ rotate32(s[0], 22)) + majority;
+        for (std::size_t j = 7; j > 0; --j) s[j] = s[j - 1];
+        s[4] += one;
+        s[0] = one + two;
+    }
+    for (std::size_t i = 0; i < 8; ++i) state[i] += s[i];
 }
 
 }  // namespace
@@ -54,12 +98,27 @@ Digest hash(const void* data, std::size_t size) {
 Digest hash(std::string_view text) { return hash(text.data(), text.size()); }
 
 std::string Digest::hex() const {
-    static constexpr char k_digits[] = "0123456789abcdef";
     std::string out;
-    for (const std::uint64_t half : {high, low}) {
-        for (int shift = 60; shift >= 0; shift -= 4) out += k_digits[(half >> shift) & 15];
-    }
+    for (const std::uint64_t half : {high, low}) append_hex(out, half, 16);
     return out;
+}
+
+std::string sha256_hex(const void* data, std::size_t size) {
+    std::uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                              0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    const auto* at = static_cast<const unsigned char*>(data);
+    std::size_t left = size;
+    for (; left >= k_sha256_block; left -= k_sha256_block, at += k_sha256_block) absorb_sha256(state, at);
+    unsigned char tail[2 * k_sha256_block] = {};
+    if (left > 0) std::memcpy(tail, at, left);
+    tail[left] = 0x80;
+    const std::size_t end = left + 9 <= k_sha256_block ? k_sha256_block : 2 * k_sha256_block;
+    for (std::size_t i = 0; i < 8; ++i)
+        tail[end - 1 - i] = static_cast<unsigned char>(std::uint64_t{size} * 8 >> 8 * i);
+    for (std::size_t i = 0; i < end; i += k_sha256_block) absorb_sha256(state, tail + i);
+    std::string hex;
+    for (const std::uint32_t word : state) append_hex(hex, word, 8);
+    return hex;
 }
 
 }  // namespace lazyck::rt

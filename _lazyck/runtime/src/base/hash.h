@@ -1,5 +1,4 @@
-// Computes a fast 128-bit digest against damage and mix-ups. It is not cryptographic: the cache's
-// directories keep strangers out.
+// Computes digests: SHA-256, and a faster one.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +8,8 @@
 
 namespace lazyck::rt {
 
+// A fast 128-bit digest against damage and mix-ups. It is not cryptographic: the cache's directories
+// keep strangers out.
 struct Digest {
     std::uint64_t low = 0;
     std::uint64_t high = 0;
@@ -20,5 +21,9 @@ struct Digest {
 
 Digest hash(const void* data, std::size_t size);
 Digest hash(std::string_view text);
+
+// Returns the 64 hexadecimal digits of SHA-256 (FIPS 180-4), for digests that the build makes with
+// Python's hashlib.
+std::string sha256_hex(const void* data, std::size_t size);
 
 }  // namespace lazyck::rt

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "base/sha256.h"
+#include "base/hash.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 

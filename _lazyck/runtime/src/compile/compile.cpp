@@ -9,8 +9,8 @@
 #include <chrono>
 
 #include "base/failure.h"
+#include "base/hash.h"
 #include "base/numbers.h"
-#include "base/sha256.h"
 #include "bundle/arch.h"
 #include "cache/entry.h"
 #include "cache/texts.h"

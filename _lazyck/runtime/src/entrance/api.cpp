@@ -15,7 +15,7 @@
 #include "lazyck_abi.h"
 #include "library/library.h"
 #include "library/prefetching.h"
-#include "platform/floating_point.h"
+#include "platform/threads.h"
 
 #define LAZYCK_EXPORT extern "C" __attribute__((visibility("default"), used))
 

@@ -10,8 +10,8 @@
 #include "error.hpp"
 #include "library/kernels.h"
 #include "library/library.h"
-#include "platform/floating_point.h"
 #include "platform/messages.h"
+#include "platform/threads.h"
 #include "platform/work_stack.h"
 
 namespace {

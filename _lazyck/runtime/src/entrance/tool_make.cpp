@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "base/failure.h"
+#include "base/hash.h"
 #include "base/numbers.h"
-#include "base/sha256.h"
 #include "bundle/recipe.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"

@@ -14,7 +14,6 @@
 #include "library/entries.h"
 #include "library/prefetching.h"
 #include "platform/environment.h"
-#include "platform/floating_point.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
 #include "platform/threads.h"

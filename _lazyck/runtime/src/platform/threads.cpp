@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "error.hpp"
-#include "platform/floating_point.h"
 
 namespace lazyck::rt {
 

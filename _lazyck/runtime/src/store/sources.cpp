@@ -13,7 +13,7 @@
 #include <functional>
 
 #include "base/failure.h"
-#include "base/sha256.h"
+#include "base/hash.h"
 #include "lazyck_abi.h"
 #include "platform/environment.h"
 #include "platform/lock.h"
