@@ -104,11 +104,11 @@ TEST_CASE("notes on a tier's entries are kept in the user's own cache, or nowher
     Cache own("/own");
     CHECK(!own.is_tier());
     CHECK(own.note_path(key) == own.entry_path(key) + ".seen");
-    const auto tier = Cache::tier("/tier", "/own");
-    CHECK(tier->is_tier());
-    CHECK(tier->root() == "/tier");
-    CHECK(tier->note_path(key) == "/own/.seen/" + hash(tier->entry_path(key)).hex());
-    CHECK(Cache::tier("/tier", "")->note_path(key) == "");
+    Cache tier("/tier", "/own");
+    CHECK(tier.is_tier());
+    CHECK(tier.root() == "/tier");
+    CHECK(tier.note_path(key) == "/own/.seen/" + hash(tier.entry_path(key)).hex());
+    CHECK(Cache("/tier", "").note_path(key) == "");
 }
 
 TEST_CASE("what a compile needs is made private, and found again") {

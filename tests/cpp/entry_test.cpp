@@ -350,9 +350,9 @@ TEST_CASE("the time of a note tells the last use, to six hours") {
 TEST_CASE("an entry of a tier is noted in the user's own cache, whose directory is made for it") {
     OneEntry one;
     one.settle();
-    const auto tier = Cache::tier(one.cache.root(), one.scratch.path());
-    CHECK(look_up_entry(*tier, one.key, k_both).state == EntryState::ready);
-    CHECK(is_file(tier->note_path(one.key)));
+    Cache tier(one.cache.root(), one.scratch.path());
+    CHECK(look_up_entry(tier, one.key, k_both).state == EntryState::ready);
+    CHECK(is_file(tier.note_path(one.key)));
     struct stat st = {};
     REQUIRE(stat((one.scratch / ".seen").c_str(), &st) == 0);
     CHECK((st.st_mode & 0777) == 0700);
@@ -362,8 +362,8 @@ TEST_CASE("an entry of a tier is noted in the user's own cache, whose directory 
     CHECK(found.state == EntryState::ready);
     CHECK(found.entry.path == one.path);
     CHECK(is_file(one.note));
-    const auto without = Cache::tier(one.cache.root(), "");
-    CHECK(look_up_entry(*without, one.key, k_both).state == EntryState::ready);
+    Cache without(one.cache.root(), "");
+    CHECK(look_up_entry(without, one.key, k_both).state == EntryState::ready);
 }
 
 }  // namespace lazyck::rt
