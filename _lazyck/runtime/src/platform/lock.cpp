@@ -54,26 +54,18 @@ bool is_unusable(int error) {
 
 }  // namespace
 
-LockDescriptor::LockDescriptor(const std::string& path) {
+// By the delegation, the destructor forgets the descriptor if this throws.
+FileLock::FileLock(const std::string& path) : FileLock() {
     auto& all = descriptors();
-    // The file is opened and recorded under one lock: a child of a fork in between would share the
-    // file lock and never close the descriptor.
-    const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
-    m_fd = open_own(path, O_RDWR | O_CREAT);
-    const int error = errno;
-    if (m_fd) all.insert(m_fd.get());
-    errno = error;
-}
-
-LockDescriptor::~LockDescriptor() {
-    auto& all = descriptors();
-    const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
-    all.erase(m_fd.get());
-    m_fd = UniqueFd();
-}
-
-FileLock::FileLock(const std::string& path) : m_fd(path) {
-    if (m_fd.get() < 0) fail_system("cannot open the lock file '" + path + "'", errno);
+    {
+        // The file is opened and recorded under one lock: a child of a fork in between would share
+        // the file lock and never close the descriptor.
+        const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
+        m_fd = open_own(path, O_RDWR | O_CREAT);
+        m_error = errno;
+        if (m_fd) all.insert(m_fd.get());
+    }
+    if (!m_fd) fail_system("cannot open the lock file '" + path + "'", m_error);
     retry();
 }
 
@@ -81,6 +73,10 @@ FileLock::~FileLock() {
     // The lock is released explicitly: a process that was started meanwhile without exec shares the
     // descriptor and would keep the lock.
     if (m_state == State::held) flock(m_fd.get(), LOCK_UN);
+    auto& all = descriptors();
+    const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
+    all.erase(m_fd.get());
+    m_fd = UniqueFd();
 }
 
 FileLock::State FileLock::retry() {

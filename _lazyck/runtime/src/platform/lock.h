@@ -10,22 +10,8 @@
 
 namespace lazyck::rt {
 
-// Owns the open file of a lock. A child made by fork closes the file.
-class LockDescriptor {
- public:
-    // Opens the file. On failure the descriptor is -1, and errno tells the reason.
-    explicit LockDescriptor(const std::string& path);
-    LockDescriptor(const LockDescriptor&) = delete;
-    LockDescriptor& operator=(const LockDescriptor&) = delete;
-    ~LockDescriptor();
-
-    int get() const { return m_fd.get(); }
-
- private:
-    UniqueFd m_fd;
-};
-
-// Holds a file's lock until the object is destroyed. A child made by fork does not hold it.
+// Holds a file's lock until the object is destroyed. A child made by fork does not hold it, and
+// closes the file.
 class FileLock {
  public:
     enum class State { held, busy, unusable };
@@ -34,8 +20,6 @@ class FileLock {
     // (NFS without its lock service); `error` returns the errno. Throws CompileError if the file
     // cannot be opened.
     explicit FileLock(const std::string& path);
-    FileLock(const FileLock&) = delete;
-    FileLock& operator=(const FileLock&) = delete;
     ~FileLock();
 
     State state() const { return m_state; }
@@ -46,7 +30,9 @@ class FileLock {
     void write(const std::string& text);
 
  private:
-    LockDescriptor m_fd;
+    FileLock() = default;
+
+    UniqueFd m_fd;
     State m_state = State::busy;
     int m_error = 0;
 };

@@ -271,8 +271,6 @@ class Running {
         if (m_watcher < 0 && errno == EINVAL) m_watcher = __clone(watch, m_watcher_stack.top(), SIGCHLD, &m_start);
         m_error = m_watcher < 0 ? errno : 0;
     }
-    Running(const Running&) = delete;
-    Running& operator=(const Running&) = delete;
     // Waits for the watcher, which uses members of this object until it ends.
     ~Running() {
         while (m_watcher > 0 && waitpid(m_watcher, nullptr, __WALL) < 0 && errno == EINTR) {

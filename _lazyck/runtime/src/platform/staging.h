@@ -29,8 +29,6 @@ class StagingDirectory {
     // Creates a directory named `prefix` (see owned_prefix) plus six characters, `depth`
     // directories below those that need not be trusted. Throws CompileError on failure.
     StagingDirectory(const std::string& prefix, unsigned depth);
-    StagingDirectory(const StagingDirectory&) = delete;
-    StagingDirectory& operator=(const StagingDirectory&) = delete;
     ~StagingDirectory();
 
     int fd() const { return m_fd.get(); }

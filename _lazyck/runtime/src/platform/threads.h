@@ -26,10 +26,9 @@ class BlockedSignals {
 // The program's floating-point settings are its own. With its traps on, or with its rounding, our
 // sums of seconds would end the program or come out wrong. In a library that was linked ahead of
 // time, blobs' initializers ran with default settings, too.
-//
-// Gives the calling thread default floating-point settings until the object's end, which restores the earlier
-// settings and flags. It uses assembly, because the C library's functions (<cfenv>) are in libm,
-// which a lazy library need not have.
+// So this gives the calling thread default settings until the object's end, which restores the
+// earlier settings and flags. It uses assembly, because the C library's functions (<cfenv>) are in
+// libm, which a lazy library need not have.
 class DefaultFloatingPoint {
  public:
 #if defined(__x86_64__)
