@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <vector>
 
 #include "base/failure.h"
 #include "base/lasting.h"
@@ -49,7 +48,7 @@ class Function {
     std::atomic<void*> m_address{nullptr};
 };
 
-std::string arch_in(const std::vector<char>& properties, std::size_t at) {
+std::string arch_in(const std::string& properties, std::size_t at) {
     const std::string text(properties.data() + at, strnlen(properties.data() + at, k_longest_arch));
     return text.rfind("gfx", 0) == 0 ? text.substr(0, text.find(':')) : "";
 }
@@ -92,7 +91,7 @@ class Answers {
 Answers g_hip_answers, g_cuda_answers;
 
 std::string hip_arch(int device) {
-    std::vector<char> properties(k_properties_room);
+    std::string properties(k_properties_room, '\0');
     GetProperties* const get = g_hip_properties.get("hipGetDevicePropertiesR0600", k_hip_libraries);
     if (get != nullptr) {
         if (get(properties.data(), device) != 0) return "";
@@ -102,10 +101,8 @@ std::string hip_arch(int device) {
         GetProperties* const get_old = g_hip_old_properties.get("hipGetDeviceProperties", k_hip_libraries);
         if (get_old == nullptr || get_old(properties.data(), device) != 0) return "";
     }
-    static constexpr char k_sign[] = {'g', 'f', 'x'};
-    const auto at =
-        std::search(properties.begin() + k_name_size, properties.end(), std::begin(k_sign), std::end(k_sign));
-    return at == properties.end() ? "" : arch_in(properties, static_cast<std::size_t>(at - properties.begin()));
+    const std::size_t at = properties.find("gfx", k_name_size);
+    return at == std::string::npos ? "" : arch_in(properties, at);
 }
 
 std::string capability(GetAttribute* attribute, int device) {

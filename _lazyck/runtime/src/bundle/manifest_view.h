@@ -16,12 +16,8 @@ namespace lazyck::rt {
 
 // Describes one blob: a row of the manifest. The pointers point into the manifest.
 struct BlobRow {
-    const char* name;
-    const char* source;
-    const char* digest;
-    std::uint32_t recipe;
-    std::uint32_t first_symbol;
-    std::uint32_t symbol_count;
+    const char *name, *source, *digest;
+    std::uint32_t recipe, first_symbol, symbol_count;
     const char* kernel;  // empty: a blob; else the host unit's name, a tab, and a line of its table
     std::uint32_t host_recipe;
     bool has_parts;
@@ -35,15 +31,10 @@ struct PartRow {
 };
 
 struct RecipeRow {
-    std::string toolchain;
-    std::string toolchain_id;
-    std::string home;
-    Strings home_env;
-    Strings compile;
-    Strings link;
+    std::string toolchain, toolchain_id, home;
+    Strings home_env, compile, link;
     Strings env;  // name, value, name, value, ...
-    Strings arch_flags;
-    Strings drop_env;
+    Strings arch_flags, drop_env;
 };
 
 // Returns `text`, a name or a line with names, as device code spells it: without the part that

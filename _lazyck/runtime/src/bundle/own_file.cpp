@@ -46,14 +46,9 @@ std::string_view take_word(std::string_view& text) {
 
 // Decodes newlines: the kernel writes a newline in a name as \012 and leaves all else as it is, so
 // a name that has these four characters looks alike.
-std::string with_newlines(std::string_view text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const bool is_newline = text.substr(i, 4) == "\\012";
-        out += is_newline ? '\n' : text[i];
-        i += is_newline ? 3 : 0;
-    }
-    return out;
+std::string with_newlines(std::string text) {
+    for (std::size_t at = 0; (at = text.find("\\012", at)) != std::string::npos; ++at) text.replace(at, 4, "\n");
+    return text;
 }
 
 // Returns whether `line` describes the mapping that holds `address`, and if so sets `mapping`.

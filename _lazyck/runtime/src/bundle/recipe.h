@@ -10,12 +10,7 @@ namespace lazyck::rt {
 
 // Holds the values of the placeholders.
 struct RecipeValues {
-    std::string source;
-    std::string object;
-    std::string output;
-    std::string root;
-    std::string library;
-    std::string toolchain;
+    std::string source, object, output, root, library, toolchain;
     std::string kernel;  // a line of its host unit's table (see BlobRow)
     std::string name;    // what makes names unique that the compiler invents
     Strings archs;

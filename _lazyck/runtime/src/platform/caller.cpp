@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
+#include <charconv>
 #include <cstring>
 #include <optional>
 
@@ -221,16 +221,14 @@ std::string_view template_of(std::string_view mangled) {
     if (mangled.substr(0, 2) != "_Z") return "";
     std::size_t at = 2;
     if (at < mangled.size() && mangled[at] == 'N') ++at;
-    while (at < mangled.size() && std::isdigit(static_cast<unsigned char>(mangled[at])) != 0) {
+    while (true) {
         std::size_t length = 0;
-        while (at < mangled.size() && std::isdigit(static_cast<unsigned char>(mangled[at])) != 0 &&
-               length < mangled.size())
-            length = length * 10 + static_cast<std::size_t>(mangled[at++] - '0');
-        if (length >= mangled.size() - at) return "";
+        const auto [behind, error] = std::from_chars(mangled.data() + at, mangled.data() + mangled.size(), length);
+        at = static_cast<std::size_t>(behind - mangled.data());
+        if (error != std::errc() || length >= mangled.size() - at) return "";
         at += length;
         if (mangled[at] == 'I') return mangled.substr(0, at);
     }
-    return "";
 }
 
 }  // namespace lazyck::rt

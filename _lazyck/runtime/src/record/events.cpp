@@ -141,10 +141,6 @@ void Listener::run(const std::shared_ptr<Queue>& queue) {
     queue->changed.notify_all();
 }
 
-void Listener::before_fork() { m_queue->mutex.lock(); }
-
-void Listener::after_fork_in_parent() { m_queue->mutex.unlock(); }
-
 // The parent's thread does not exist in the child, and the parent reports the events that were
 // still queued.
 void Listener::after_fork_in_child() {
@@ -175,8 +171,6 @@ void Events::post(bool has_ended, const Event& event) {
     }
     if (callback) m_listener.post([callback, has_ended, event] { (*callback)(has_ended, event); });
 }
-
-void Events::begin(const Event& event) { post(false, event); }
 
 void Events::tell(const Event& event, const std::string& history) {
     const bool is_load = std::strcmp(event.kind, "load") == 0;

@@ -57,8 +57,8 @@ class Listener {
     void ensure_thread();
 
     // These are handlers of fork.
-    void before_fork();
-    void after_fork_in_parent();
+    void before_fork() { m_queue->mutex.lock(); }
+    void after_fork_in_parent() { m_queue->mutex.unlock(); }
     void after_fork_in_child();
 
  private:
@@ -94,7 +94,7 @@ class Events {
     // Must be called while no lock is held, before events are reported.
     void prepare() { m_listener.ensure_thread(); }
     // Reports the beginning of an event that takes long to the listener.
-    void begin(const Event& event);
+    void begin(const Event& event) { post(false, event); }
     // Reports an event that is over to everyone. `history` is the file that keeps it (see
     // events.cpp), or an empty string if there is none.
     void tell(const Event& event, const std::string& history);

@@ -123,8 +123,6 @@ void Prefetch::run(const std::shared_ptr<State>& state) {
     state->end_thread();
 }
 
-PrefetchProgress Prefetch::progress() const { return wait(0); }
-
 PrefetchProgress Prefetch::wait(double seconds) const {
     if (getpid() != m_process) {
         PrefetchProgress nothing;

@@ -40,7 +40,6 @@ class Prefetch {
     Prefetch& operator=(const Prefetch&) = delete;
     ~Prefetch() { cancel(); }
 
-    PrefetchProgress progress() const;
     // Waits until the job is over, at most `seconds` (negative: for ever). In a child made by fork,
     // which has none of the threads, it is over at once.
     PrefetchProgress wait(double seconds) const;

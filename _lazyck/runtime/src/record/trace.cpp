@@ -51,14 +51,7 @@ bool lock_file(int fd, std::chrono::milliseconds patience) {
 }
 
 bool write_at(int fd, std::string_view data, std::size_t at) {
-    while (!data.empty()) {
-        const ssize_t n = pwrite(fd, data.data(), data.size(), static_cast<off_t>(at));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        data.remove_prefix(static_cast<std::size_t>(n));
-        at += static_cast<std::size_t>(n);
-    }
-    return true;
+    return lseek(fd, static_cast<off_t>(at), SEEK_SET) >= 0 && write_all(fd, data);
 }
 
 // Returns where the next line begins in a file of this size: after its last whole line, or after
