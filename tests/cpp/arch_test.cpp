@@ -3,8 +3,8 @@
 #include <cstring>
 #include <functional>
 
-#include "base/machine.h"
 #include "bundle/manifest_view.h"
+#include "platform/elf_view.h"
 #include "unit_support.h"
 
 namespace {

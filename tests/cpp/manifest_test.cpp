@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "base/machine.h"
 #include "bundle/manifest_view.h"
+#include "platform/elf_view.h"
 #include "unit_support.h"
 
 namespace lazyck::rt {

@@ -79,9 +79,9 @@ for target in ${@:-$native $decoders}; do
     fi
     set -- "$out/$target"
     case $target in
-    manifest) build manifest "$src/bundle/manifest_view.cpp" "$src/base/machine.cpp" $base ;;
+    manifest) build manifest "$src/bundle/manifest_view.cpp" "$src/platform/elf_view.cpp" $base ;;
     elf) build elf "$src/platform/elf_view.cpp" ;;
-    entry) build entry "$src/platform/elf_view.cpp" "$src/base/machine.cpp" "$src/cache/checked_file.cpp" "$src/platform/process_tree.cpp" "$src/platform/memory_file.cpp" "$src/cache/cache.cpp" \
+    entry) build entry "$src/platform/elf_view.cpp" "$src/cache/checked_file.cpp" "$src/platform/process_tree.cpp" "$src/platform/memory_file.cpp" "$src/cache/cache.cpp" \
         "$src/cache/costs.cpp" "$src/platform/staging.cpp" "$src/platform/environment.cpp" $base ;;
     shim_words) build shim_words "$shim/classify.c" "$shim/inputs.c" "$shim/record.c" "$shim/object.c" "$shim/depfile.c" ;;
     shim_includes) build shim_includes "$shim/object.c" ;;

@@ -13,9 +13,9 @@
 
 #include "base/failure.h"
 #include "base/lasting.h"
-#include "base/machine.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
+#include "platform/elf_view.h"
 #include "platform/gpu.h"
 #include "platform/threads.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "base/machine.h"
 #include "lazyck_abi.h"
+#include "platform/elf_view.h"
 
 namespace lazyck::rt {
 

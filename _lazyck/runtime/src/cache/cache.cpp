@@ -12,8 +12,8 @@
 #include <cerrno>
 
 #include "base/failure.h"
-#include "base/machine.h"
 #include "lazyck_abi.h"
+#include "platform/elf_view.h"
 #include "platform/staging.h"
 
 namespace lazyck::rt {

@@ -24,9 +24,9 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/machine.h"
 #include "cache/cache.h"
 #include "lazyck_abi.h"
+#include "platform/elf_view.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {

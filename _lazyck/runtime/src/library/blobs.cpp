@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/machine.h"
 #include "bundle/arch.h"
 #include "lazyck_abi.h"
+#include "platform/elf_view.h"
 
 namespace lazyck::rt {
 

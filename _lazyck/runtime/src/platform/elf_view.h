@@ -11,6 +11,16 @@
 
 namespace lazyck::rt {
 
+// Machines have a number in ELF files, and the name that `uname -m` prints. This is the machine that
+// the code was compiled for.
+std::uint16_t own_machine();
+
+// Returns the machine's name, such as "aarch64", or "ELF machine 8" if it has no name here.
+std::string machine_name(std::uint16_t machine);
+
+// Returns the number of the machine called `name`, or 0 if the name is unknown.
+std::uint16_t machine_of(std::string_view name);
+
 struct DynamicSymbol {
     std::uint64_t value;  // relative to the load base
     bool is_ifunc;        // `value` is the address of a function that returns the function

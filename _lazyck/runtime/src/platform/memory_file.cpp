@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "base/machine.h"
+#include "platform/elf_view.h"
 
 namespace lazyck::rt {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/machine.h"
 #include "cache/packs.h"
+#include "platform/elf_view.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
 #include "store/local_compile.h"
