@@ -8,8 +8,8 @@
 
 namespace lazyck::rt {
 
-// A fast 128-bit digest against damage and mix-ups. It is not cryptographic: the cache's directories
-// keep strangers out.
+// A fast 128-bit digest against damage and mix-ups. It is not cryptographic: the cache's
+// directories keep strangers out.
 struct Digest {
     std::uint64_t low = 0;
     std::uint64_t high = 0;

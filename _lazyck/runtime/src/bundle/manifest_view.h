@@ -61,7 +61,6 @@ class ManifestView {
     // Returns a manifest of a single kernel of which only the name is known. It has no entry.
     ManifestView unknown_kernel(std::uint32_t index, const std::string& name) const;
     static constexpr std::uint32_t k_host_unit = 0, k_whole_device = 1, k_first_kernel = 2;
-    // Returns whether blob `index` of this manifest has parts.
     bool has_parts(std::uint32_t index) const;
 
     std::uint32_t blob_count() const;
@@ -146,7 +145,6 @@ std::string host_unit_of(const BlobRow& blob);
 // Returns the archs of each entry that the row has for `archs`. Device code has one for each arch.
 // Host code, of which a process can have only one copy, has one for all of them.
 std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs);
-// Returns the subject of messages about a blob.
 Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label);
 
 }  // namespace lazyck::rt

@@ -8,7 +8,6 @@
 
 namespace lazyck::rt {
 
-// Holds the values of the placeholders.
 struct RecipeValues {
     std::string source, object, output, root, library, toolchain;
     std::string kernel;  // a line of its host unit's table (see BlobRow)

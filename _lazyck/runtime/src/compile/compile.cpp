@@ -18,7 +18,6 @@
 #include "lazyck_abi.h"
 #include "platform/config.h"
 #include "platform/staging.h"
-#include "record/events.h"
 
 namespace lazyck::rt {
 

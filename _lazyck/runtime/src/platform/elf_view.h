@@ -11,8 +11,8 @@
 
 namespace lazyck::rt {
 
-// Machines have a number in ELF files, and the name that `uname -m` prints. This is the machine that
-// the code was compiled for.
+// Machines have a number in ELF files, and the name that `uname -m` prints. This is the machine
+// that the code was compiled for.
 std::uint16_t own_machine();
 
 // Returns the machine's name, such as "aarch64", or "ELF machine 8" if it has no name here.

@@ -41,12 +41,11 @@ UniqueFd open_file(const std::string& path, int flags, unsigned mode = 0600);
 // Opens `name` in an open directory like open_file, but never follows a link.
 UniqueFd open_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
 
-// Opens a file that lazyck keeps for itself, and nothing else that may have been put in its place.
-// It must be a regular file of the user or root that nobody else can write. It is never a link, nor
-// a FIFO, whose opening could wait for ever. Returns an empty descriptor and sets errno, which is
-// EPERM for a file that is refused.
+// These open a file that lazyck keeps for itself, and nothing else that may have been put in its
+// place. It must be a regular file of the user or root that nobody else can write. It is never a
+// link, nor a FIFO, whose opening could wait for ever. They return an empty descriptor and set
+// errno, which is EPERM for a file that is refused.
 UniqueFd open_own(const std::string& path, int flags, unsigned mode = 0600);
-// Opens `name` in an open directory like open_own.
 UniqueFd open_own_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
 
 // Opens `path` without following a link in the file's name or in the `depth` directories above it.
@@ -83,7 +82,6 @@ class MappedFile {
  public:
     // Maps `path`. Returns 0 or an errno value. An empty file maps to no data.
     int map(const std::string& path, bool follows_links = false);
-    // Maps an open file.
     int map(int fd);
 
     const unsigned char* data() const { return static_cast<const unsigned char*>(m_data.get()); }
@@ -134,13 +132,12 @@ std::string absolute(const std::string& path);
 // errno value.
 int make_directories(const std::string& path);
 
-// Returns all names in the open directory `fd` but "." and "..".
+// Returns all names in an open directory but "." and "..".
 std::vector<std::string> names_in(int fd);
 
-// Removes everything in the open directory `fd`, as far as possible. Follows no link.
+// These remove everything in the open directory `fd`, or only `name` in an open directory and
+// everything below it, as far as possible. They follow no link.
 void remove_contents(int fd);
-
-// Removes `name` in an open directory and everything below it, as far as possible. Follows no link.
 void remove_tree(int directory, const std::string& name);
 
 }  // namespace lazyck::rt

@@ -1,5 +1,5 @@
-// Finds functions of the GPU libraries that the process has loaded, and asks them whether the caller
-// is recording a graph. The runtime links none of these libraries.
+// Finds functions of the GPU libraries that the process has loaded, and asks them whether the
+// caller is recording a graph. The runtime links none of these libraries.
 #pragma once
 
 #include <initializer_list>
@@ -16,8 +16,9 @@ constexpr std::initializer_list<const char*> k_hip_libraries = {"libamdhip64.so"
 void* find_symbol(const char* name, std::initializer_list<const char*> libraries, bool may_load);
 
 // Returns "CUDA" or "HIP" if a stream that this thread is likely to launch on is being captured,
-// else an empty string. Compiling or loading anything would spoil a capture. The streams looked at are the default ones
-// and, if PyTorch is in the process, its current one. A call's own stream cannot be seen among its arguments.
+// else an empty string. Compiling or loading anything would spoil a capture. The streams looked at
+// are the default ones and, if PyTorch is in the process, its current one. A call's own stream
+// cannot be seen among its arguments.
 std::string capturing_runtime(const std::string& toolchain);
 
 }  // namespace lazyck::rt

@@ -44,8 +44,8 @@ constexpr char k_stopped[] = "(stopped)";
 // report one.
 std::string lock_holder(const std::string& path);
 
-// The lock of one blob. It is not held after `is_made` returned true, after the time is up, or if the
-// file system has no locks. The caller then works without it, which is safe because an entry is
+// The lock of one blob. It is not held after `is_made` returned true, after the time is up, or if
+// the file system has no locks. The caller then works without it, which is safe because an entry is
 // published atomically.
 struct BlobLock : FileLock {
     // Waits until the lock is free, but at most `patience` seconds, and no longer than until

@@ -38,8 +38,8 @@ void say(Level level, const std::string& line, const Fields& fields = {});
 // Writes a warning, unless this process has already written one about `what`.
 void say_once(const std::string& what, const std::string& line, const Fields& fields = {});
 
-// Writes to descriptor 2, if it still is the standard error stream. Ignores errors, and a reader that
-// is gone.
+// Writes to descriptor 2, if it still is the standard error stream. Ignores errors, and a reader
+// that is gone.
 void write_to_error_stream(const std::string& text);
 
 // Silences `say` (for `lazyck-rt --quiet`, whose caller reports).

@@ -259,8 +259,8 @@ class Running {
             return;
         }
         m_reports = UniqueFd(ends[0]);
-        // The watcher does not share the table of descriptors, so its own end stays open. Ours would
-        // keep the pipe open after the watcher's end.
+        // The watcher does not share the table of descriptors, so its own end stays open. Ours
+        // would keep the pipe open after the watcher's end.
         const UniqueFd own_end(ends[1]);
         m_start = {program.c_str(), m_argv.data(),  m_environment.data(),  command.directory,
                    command.input,   command.output, command.errors,        ends[1],

@@ -1,6 +1,6 @@
 #include "platform/process_tree.h"
 
-#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -57,9 +56,9 @@ bool is_traced() {
 
 std::vector<pid_t> process_tree(pid_t root) {
     std::multimap<pid_t, pid_t> children;
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir("/proc"), closedir);
-    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
-        const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    const UniqueFd proc = open_file("/proc", O_RDONLY | O_DIRECTORY);
+    for (const std::string& name : names_in(proc.get())) {
+        const auto pid = static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10));
         if (pid > 0) children.emplace(parent_of(pid), pid);
     }
     std::vector<pid_t> found = {root};

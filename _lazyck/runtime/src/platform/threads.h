@@ -90,7 +90,6 @@ enum class Shared { descriptors_of_locks, warnings_said, archs_of_devices };
 
 std::mutex& lock_of(Shared what);
 
-// Handlers of fork.
 void global_locks_before_fork();
 void global_locks_after_fork();
 

@@ -1,9 +1,10 @@
 // Reports what happens to blobs (compiled, waited for, loaded) to the cache's history, a trace file
-// (LAZYCK_TRACE), the ranges of a GPU profiler, and the program's own listener.
+// (LAZYCK_TRACE) and the program's own listener.
 #pragma once
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -16,8 +17,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "record/trace.h"
 
 namespace lazyck::rt {
 
@@ -56,7 +55,6 @@ class Listener {
     // called before its first message. Call it while no lock is held.
     void ensure_thread();
 
-    // These are handlers of fork.
     void before_fork() { m_queue->mutex.lock(); }
     void after_fork_in_parent() { m_queue->mutex.unlock(); }
     void after_fork_in_child();
@@ -79,6 +77,23 @@ class Listener {
     std::shared_ptr<Queue> m_queue = std::make_shared<Queue>();
 };
 
+// Writes the file that LAZYCK_TRACE names: Chrome's trace events, for Perfetto. Several processes
+// share it.
+class Trace {
+ public:
+    explicit Trace(std::string path) : m_path(std::move(path)) {}
+
+    // Appends an event that has ended, on behalf of the calling thread. With an empty path, no
+    // trace is kept. The first failure to write is reported.
+    void add(const Event& event);
+
+    void after_fork_in_child() { m_is_process_named = false; }
+
+ private:
+    const std::string m_path;
+    std::atomic<bool> m_is_process_named{false}, m_has_warned{false};
+};
+
 class Events {
  public:
     // Gets each event when it has ended, and a compile also when it begins (then `seconds` is 0).
@@ -98,7 +113,6 @@ class Events {
     // Reports an event that is over to everyone. `history` is the file that keeps it (see
     // events.cpp), or an empty string if there is none.
     void tell(const Event& event, const std::string& history);
-    // Writes the events that have not been written yet.
     void flush();
     // Ends the reporting: writes what is left, and stops the listener.
     void close();

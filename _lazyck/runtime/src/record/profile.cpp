@@ -18,7 +18,6 @@
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"
-#include "record/events.h"
 
 namespace lazyck::rt {
 
