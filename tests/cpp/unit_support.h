@@ -28,7 +28,6 @@
 extern "C" {
 __attribute__((visibility("hidden"))) std::atomic<void*> lazyck_slots[1];
 __attribute__((visibility("hidden"))) extern const std::uint32_t lazyck_slot_count = 0;
-__attribute__((visibility("hidden"))) void* lazyck_run_on(void*, void* (*)(void*), void*) { std::abort(); }
 }
 
 namespace lazyck::rt::unit {

@@ -1,8 +1,12 @@
 // The trampoline (stub_<machine>.S) calls lazyck_resolve with a number. For a slot's number it
 // returns the slot's function; for a wrapper's, the function that is wrapped.
 #include <pthread.h>
+#include <sys/mman.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -12,7 +16,22 @@
 #include "library/library.h"
 #include "platform/messages.h"
 #include "platform/threads.h"
-#include "platform/work_stack.h"
+
+// Calls `work(argument)` with the stack pointer at `top`. It is defined in stub_<machine>.S.
+extern "C" __attribute__((visibility("hidden"))) void* lazyck_run_on(void* top, void* (*work)(void*), void* argument);
+
+// The address sanitizer knows the bounds of a thread's stack, and takes an exception on another
+// stack for an error.
+#if defined(__SANITIZE_ADDRESS__)
+#define LAZYCK_STAYS_ON_STACK 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LAZYCK_STAYS_ON_STACK 1
+#endif
+#endif
+#ifndef LAZYCK_STAYS_ON_STACK
+#define LAZYCK_STAYS_ON_STACK 0
+#endif
 
 namespace {
 
@@ -32,6 +51,57 @@ class Undisturbed {
  private:
     const int m_errno;
     int m_cancels = PTHREAD_CANCEL_ENABLE;
+};
+
+constexpr std::size_t k_stack_room = 8 << 20;       // as large as a thread's usually is
+constexpr std::size_t k_kept_of_stack = 128 << 10;  // of a spare stack's memory
+constexpr std::size_t k_stack_guard = 64 << 10;     // at least one page, whatever the machine's page size
+
+// Spare stacks are kept because making one costs more than a look-up.
+std::array<std::atomic<char*>, 4> g_spare_stacks{};
+
+char* make_stack() {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+    void* const place = mmap(nullptr, k_stack_guard + k_stack_room, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (place == MAP_FAILED) return nullptr;
+    mprotect(place, k_stack_guard, PROT_NONE);
+    return static_cast<char*>(place) + k_stack_guard;
+}
+
+// A stack as large as a thread's, of which only the used part takes real memory, for the work of a
+// lazy function's first call. The caller's stack may be small (a fiber, a signal's alternate
+// stack): a look-up and the dynamic loader take more than eight kilobytes, a compile twenty. Blobs'
+// initializers run on it, since the loader runs them.
+class WorkStack {
+ public:
+    WorkStack() {
+        if (LAZYCK_STAYS_ON_STACK) return;
+        for (auto& spare : g_spare_stacks) {
+            m_bottom = spare.exchange(nullptr, std::memory_order_acq_rel);
+            if (m_bottom != nullptr) return;
+        }
+        m_bottom = make_stack();
+    }
+    WorkStack(const WorkStack&) = delete;
+    WorkStack& operator=(const WorkStack&) = delete;
+    ~WorkStack() {
+        if (m_bottom == nullptr) return;
+        madvise(m_bottom, k_stack_room - k_kept_of_stack, MADV_DONTNEED);
+        for (auto& spare : g_spare_stacks) {
+            char* nothing = nullptr;
+            if (spare.compare_exchange_strong(nothing, m_bottom, std::memory_order_acq_rel)) return;
+        }
+        munmap(m_bottom - k_stack_guard, k_stack_guard + k_stack_room);
+    }
+
+    // Calls `work(argument)` on this stack and returns its result. If there is no memory for a
+    // stack, the call runs on the caller's. Exceptions pass through.
+    void* run(void* (*work)(void*), void* argument) {
+        return m_bottom == nullptr ? work(argument) : lazyck_run_on(m_bottom + k_stack_room, work, argument);
+    }
+
+ private:
+    char* m_bottom = nullptr;  // the page below must not be accessed; null: there is no stack
 };
 
 struct Call {
@@ -68,7 +138,7 @@ extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint3
                                                                       const std::uintptr_t* arguments) {
     const Undisturbed undisturbed;
     const lazyck::rt::DefaultFloatingPoint ours;
-    lazyck::rt::WorkStack stack;
+    WorkStack stack;
     Call call = {number, arguments};
     return stack.run(resolve, &call);
 }
