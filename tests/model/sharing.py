@@ -199,7 +199,7 @@ def leave(w: World, s: State, t: int) -> Next:
     yield "leaves admission", move(drop(s, t, "admission"), t, then.get(w.mutation, "stage"))
 
 
-@step("platform/ranges.cpp Range", asks_loader=True)
+@step("platform/gpu.cpp Range", asks_loader=True)
 def ask_while_busy(w: World, s: State, t: int) -> Next:
     """Asks the loader for the profilers' functions with all locks held, in a mutation."""
     if may_enter_loader(w, s, t):

@@ -22,7 +22,7 @@ def start(w: World, s: State, t: int) -> Next:
         yield "asks the loader", move(s, t, "claim")
 
 
-@step("platform/ranges.cpp find_ranges", asks_loader=True)
+@step("platform/gpu.cpp find_ranges", asks_loader=True)
 def ask_in_guard(w: World, s: State, t: int) -> Next:
     """Asks the loader while other threads wait for the guard, in a mutation."""
     if may_enter_loader(w, s, t):

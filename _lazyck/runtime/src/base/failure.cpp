@@ -10,8 +10,6 @@
 #include <iterator>
 #include <memory>
 
-#include "base/text.h"
-
 namespace lazyck::rt {
 
 namespace {

@@ -4,7 +4,6 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "lazyck_abi.h"
 #include "platform/elf_view.h"
 
 namespace lazyck::rt {

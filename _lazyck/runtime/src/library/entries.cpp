@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "platform/gpu.h"
 #include "platform/messages.h"
 #include "platform/process.h"
-#include "platform/ranges.h"
 #include "platform/threads.h"
 
 namespace lazyck::rt {

@@ -15,7 +15,6 @@
 
 #include "base/failure.h"
 #include "base/numbers.h"
-#include "lazyck_abi.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 

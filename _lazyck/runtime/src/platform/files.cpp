@@ -4,17 +4,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 #include <ctime>
-#include <memory>
-#include <vector>
 
 #include "base/failure.h"
 #include "base/text.h"

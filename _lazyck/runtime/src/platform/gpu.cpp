@@ -3,8 +3,11 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <vector>
 
+#include "base/lasting.h"
 #include "lazyck_abi.h"
+#include "platform/environment.h"
 
 namespace lazyck::rt {
 
@@ -63,6 +66,30 @@ void* torch_stream(const Runtime& runtime) {
     return nullptr;
 }
 
+// A profiler's library is looked up once, when the first compile begins.
+using Push = int (*)(const char*);
+using Pop = int (*)();
+
+struct Ranges {
+    Push push;
+    Pop pop;
+};
+
+std::vector<Ranges> find_ranges() {
+    std::vector<Ranges> found;
+    const auto add = [&](const char* push_name, const char* pop_name, std::initializer_list<const char*> libraries) {
+        // In a privileged program, nothing is loaded that a search path could name.
+        void* const push = find_symbol(push_name, libraries, !is_privileged());
+        void* const pop = push == nullptr ? nullptr : find_symbol(pop_name, libraries, !is_privileged());
+        if (pop != nullptr) found.push_back({reinterpret_cast<Push>(push), reinterpret_cast<Pop>(pop)});
+    };
+    add("nvtxRangePushA", "nvtxRangePop", {"libnvToolsExt.so.1", "libnvToolsExt.so"});
+    add("roctxRangePushA", "roctxRangePop", {"librocprofiler-sdk-roctx.so.1", "libroctx64.so.4", "libroctx64.so"});
+    return found;
+}
+
+Lasting<std::vector<Ranges>> g_ranges;
+
 }  // namespace
 
 void* find_symbol(const char* name, std::initializer_list<const char*> libraries, bool may_load) {
@@ -92,6 +119,14 @@ std::string capturing_runtime(const std::string& toolchain) {
         if ((error == 0 && status == k_active) || error == k_implicit) return runtime.name;
     }
     return "";
+}
+
+Range::Range(const std::string& name) {
+    for (const Ranges& each : g_ranges.get(find_ranges)) each.push(name.c_str());
+}
+
+Range::~Range() {
+    for (const Ranges& each : g_ranges.get(find_ranges)) each.pop();
 }
 
 }  // namespace lazyck::rt

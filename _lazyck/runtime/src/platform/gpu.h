@@ -21,4 +21,16 @@ void* find_symbol(const char* name, std::initializer_list<const char*> libraries
 // cannot be seen among its arguments.
 std::string capturing_runtime(const std::string& toolchain);
 
+// Marks a range on the calling thread for GPU profilers, NVTX (nvtxRangePushA) and roctx
+// (roctxRangePushA), for the lifetime of the object. Ranges nest. It does nothing if no such library
+// is found. It calls the dynamic loader and the profiler's code, so construct
+// and destroy it while no lock is held.
+class Range {
+ public:
+    explicit Range(const std::string& name);
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
+    ~Range();
+};
+
 }  // namespace lazyck::rt

@@ -18,7 +18,6 @@
 #include "base/lasting.h"
 #include "base/text.h"
 #include "platform/environment.h"
-#include "platform/messages.h"
 #include "platform/threads.h"
 
 namespace lazyck::rt {

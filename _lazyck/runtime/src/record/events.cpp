@@ -12,13 +12,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string_view>
-#include <thread>
-#include <utility>
 
 #include "base/failure.h"
 #include "base/numbers.h"
