@@ -39,7 +39,7 @@ Library& Library::get() {
         const Jit jit = library->core.store.shop.config.jit;
         if ((jit == Jit::warn || jit == Jit::error) && is_process_ready()) set_ready(true);
         library->begin();
-        warn_of_environment();
+        for (const std::string& problem : environment_problems()) say_once(problem, problem);
     }
     return *library;
 }

@@ -159,10 +159,6 @@ Strings parse_archs(const std::string& text, const char* variable) {
     return {archs.begin(), archs.end()};
 }
 
-void warn_of_environment() {
-    for (const std::string& problem : environment_problems()) say_once(problem, problem);
-}
-
 Config read_config() {
     Config config;
     config.cache_dir = environment(LAZYCK_ENV_CACHE_DIR);

@@ -45,10 +45,6 @@ struct Config {
     long cache_max_kib = LAZYCK_DEFAULT_CACHE_MAX_KIB;
 };
 
-// Warns of variables that lazyck does not have, and of the parts of the user's file that were not
-// read.
-void warn_of_environment();
-
 // Reads the settings. An empty variable counts as not set. Throws CompileError that names the first
 // variable with a value that makes no sense.
 Config read_config();

@@ -47,8 +47,6 @@ std::uint16_t machine_of(std::string_view name) {
     return 0;
 }
 
-ElfView::ElfView(const unsigned char* data, std::size_t size) : m_data(data), m_size(size) { read_headers(); }
-
 template <typename T>
 std::optional<T> ElfView::read(std::uint64_t offset) const {
     if (offset > m_size || m_size - offset < sizeof(T)) return std::nullopt;
@@ -57,7 +55,7 @@ std::optional<T> ElfView::read(std::uint64_t offset) const {
     return value;
 }
 
-void ElfView::read_headers() {
+ElfView::ElfView(const unsigned char* data, std::size_t size) : m_data(data), m_size(size) {
     const auto header = read<Elf64_Ehdr>(0);
     if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) {
         m_problem = "not an ELF file";

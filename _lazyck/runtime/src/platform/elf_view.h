@@ -59,7 +59,6 @@ class ElfView {
     std::optional<DynamicSymbol> symbol(std::uint64_t index, std::string_view name) const;
     std::optional<DynamicSymbol> find_by_gnu_hash(std::string_view name) const;
     std::optional<DynamicSymbol> find_by_sysv_hash(std::string_view name) const;
-    void read_headers();
     void read_dynamic(std::uint64_t offset, std::uint64_t size);
 
     const unsigned char* m_data;

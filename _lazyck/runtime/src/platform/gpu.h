@@ -1,5 +1,5 @@
-// Finds functions of the GPU libraries that the process has loaded, and asks them whether the
-// caller is recording a graph. The runtime links none of these libraries.
+// Finds functions of the GPU libraries that the process has loaded, asks them whether the caller is
+// recording a graph, and marks ranges for profilers. The runtime links none of these libraries.
 #pragma once
 
 #include <initializer_list>
@@ -23,8 +23,8 @@ std::string capturing_runtime(const std::string& toolchain);
 
 // Marks a range on the calling thread for GPU profilers, NVTX (nvtxRangePushA) and roctx
 // (roctxRangePushA), for the lifetime of the object. Ranges nest. It does nothing if no such library
-// is found. It calls the dynamic loader and the profiler's code, so construct
-// and destroy it while no lock is held.
+// is found. It calls the dynamic loader and the profiler's code, so construct and destroy it while
+// no lock is held.
 class Range {
  public:
     explicit Range(const std::string& name);
