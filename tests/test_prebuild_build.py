@@ -22,7 +22,7 @@ from support import REPOSITORY, Lazyck, on_terminal
 from _lazyck.costs import Costs
 from _lazyck.prebuild.entries import Entry
 from _lazyck.prebuild.ninja_program import find_ninja
-from _lazyck.prebuild.plan import Job, Plan, estimate, make_plan
+from _lazyck.prebuild.plan import Failure, Job, Plan, estimate, make_plan
 from _lazyck.prebuild.progress import State, describe, time_left
 
 BROKEN = "#error broken on purpose\n"
@@ -132,7 +132,9 @@ def test_time_left_comes_from_what_compiles_took_before_and_todays_speed() -> No
     assert time_left(State(Plan((), (job("a", None),)), 2, 0.0), 5.0) is None
     slow = State(plan, 2, 0.0, took={1: 80.0, 3: 80.0})
     assert (time_left(slow, 80.0) or 0) > 150  # the machine is a quarter as fast as it was
-    assert describe(State(plan, 2, 0.0, failed={1}), 10.0, 2 << 20).startswith("1 failed, ")
+    assert describe(State(plan, 2, 0.0, failures={1: Failure(plan.jobs[1], "", "")}), 10.0, 2 << 20).startswith(
+        "1 failed, "
+    )
 
 
 def test_unknown_blobs_count_as_the_mean_of_the_known() -> None:

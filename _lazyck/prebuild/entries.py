@@ -13,9 +13,10 @@ from pathlib import Path
 
 from _lazyck import abi, proc
 from _lazyck.config import runtime_source, tools_dir
+from _lazyck.costs import keep_guess
 from _lazyck.directory import Directory, find_root
-from _lazyck.errors import FormatError, ToolchainError
-from _lazyck.files import private_directory
+from _lazyck.errors import FormatError, LazyckError, ToolchainError
+from _lazyck.files import private_directory, write_atomic
 from _lazyck.layout import Place, log_of, root_of, split_leaf
 from _lazyck.manifest import BlobRecord
 from _lazyck.prebuild.blob_names import Selection, part_of
@@ -140,6 +141,29 @@ def all_entries(
         for entry in entries(rt, manifest_file, selection, archs, env):
             found.setdefault(entry.path, entry)
     return list(found.values())
+
+
+def make_room(entry: Entry) -> None:
+    """Make the directories of an entry. The runtime refuses those that others can write to."""
+    entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in reversed(entry.path.parents[:3]):
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def keep_log(entry: Entry, text: str) -> str:
+    """Write what a compiler printed elsewhere where a local build would have it. Return the path,
+    or an empty string if it printed nothing."""
+    if not text:
+        return ""
+    write_atomic(entry.log, text.encode(errors="surrogateescape"), 0o600)
+    return str(entry.log)
+
+
+def keep_cost(entry: Entry, cost: tuple[float, int] | None) -> None:
+    """Record what a compile took elsewhere, as a guess for the next time here."""
+    with contextlib.suppress(OSError, LazyckError):  # the entry is there without its cost
+        if cost:
+            keep_guess(entry.root, *entry.cost_key, *cost)
 
 
 @contextlib.contextmanager

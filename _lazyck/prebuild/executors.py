@@ -19,10 +19,12 @@ def build_on(
     `named_by`. Raises `LazyckError`."""
     # Each needs libraries that not everybody has, so it is imported when it is used.
     if is_endpoint(executor):
-        from _lazyck.prebuild.reapi.run import ServiceOptions, build_on_service
+        from _lazyck.prebuild.reapi.run import build_on_service
 
-        service = ServiceOptions(executor, named_by, jobs, keeps_going)
-        return build_on_service(manifest_file, manifest, plan, service, env, reporter)
-    from _lazyck.prebuild.farm.farm import FarmOptions, build_on_farm
+        return build_on_service(
+            executor, manifest_file, manifest, plan, env, reporter,
+            named_by=named_by, jobs=jobs, keeps_going=keeps_going,
+        )  # fmt: skip
+    from _lazyck.prebuild.farm.farm import build_on_farm
 
-    return build_on_farm(manifest_file, manifest, plan, FarmOptions(executor, jobs, keeps_going), env, reporter)
+    return build_on_farm(executor, manifest_file, manifest, plan, env, reporter, jobs=jobs, keeps_going=keeps_going)

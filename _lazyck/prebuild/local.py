@@ -8,21 +8,20 @@ ninja runs the given number of them at a time, and goes on after failures. Its o
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from _lazyck import abi, proc
 from _lazyck.errors import BuildError
 from _lazyck.files import write_atomic
 from _lazyck.prebuild.entries import rt_words
-from _lazyck.prebuild.memory import tree_rss_kib
 from _lazyck.prebuild.ninja_program import find_ninja
 from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from _lazyck.prebuild.preambles import find_preambles
@@ -59,39 +58,31 @@ def build(
     own[abi.ENV_JOBS] = str(options.parallel)
     own.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing may be evicted while the rest is being compiled
     argv = [str(find_ninja(own)), "-j", str(options.parallel), "-k", "0" if options.keeps_going else "1"]
-    start = time.monotonic()
-    is_interrupted = False
+    state = State(plan, options.parallel, time.monotonic())
     groups = find_preambles(rt, manifest_file, plan.jobs, options.parallel, own)
     with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work:
-        more = ["--again"] if options.again else []
-        text = render_ninja(rt, manifest_file, plan.jobs, [plan.jobs[group[0]] for group in groups], more)
+        text = render_ninja(rt, manifest_file, plan.jobs, [plan.jobs[group[0]] for group in groups], options)
         write_atomic(Path(work) / "build.ninja", text.encode("utf-8", "surrogateescape"))
         argv += ["-C", work, *(["-v"] if options.verbose else [])]
         running = proc.Running(argv, env=own, on_line=reporter.note if options.verbose else None)
-        watch = _Watch(Path(work), State(plan, options.parallel, start), reporter)
+        watch = _Watch(Path(work), state, reporter)
         try:
-            with signals_interrupting():
+            with interruptible(state):
                 watch.follow(running)
-        except KeyboardInterrupt:
-            is_interrupted = True
         finally:
             status = running.stop()
-            watch.look(is_interrupted)
+            watch.look()
             reporter.close()
-    if status != 0 and not is_interrupted and not watch.failures:
+    if status != 0 and not state.is_interrupted and not state.failures:
         raise BuildError(f"ninja ended with status {status}:\n{running.tail}", "is the disk full, or ninja damaged?")
-    failures = tuple(watch.failures[i] for i in sorted(watch.failures))
-    return Outcome(plan, len(watch.state.took), failures, time.monotonic() - start, is_interrupted)
+    return state.outcome()
 
 
 class _Watch:
     """Update the state from the journal, and tell the reporter."""
 
     def __init__(self, work: Path, state: State, reporter: Reporter) -> None:
-        self.state = state
-        self.failures: dict[int, Failure] = {}
-        self._work = work
-        self._reporter = reporter
+        self._state, self._work, self._reporter = state, work, reporter
         self._at = 0  # how far the journal has been read
         self._used_kib = 0
 
@@ -102,33 +93,28 @@ class _Watch:
             self.look()
             now = time.monotonic()
             if now >= next_memory:
-                self._used_kib = tree_rss_kib(running.pid)
+                self._used_kib = _tree_rss_kib(running.pid)
                 next_memory = now + _MEMORY_INTERVAL
-            self._reporter.show(self.state, now, self._used_kib)
+            self._reporter.show(self._state, now, self._used_kib)
             time.sleep(tick)
             tick = min(_TICK, tick * 1.2)
 
-    def look(self, is_interrupted: bool = False) -> None:
+    def look(self) -> None:
         """Process what the journal says so far. A job that an interruption killed has not
         failed."""
-        now = time.monotonic()
+        state = self._state
         for verb, number, status in self._read():
-            job = self.state.plan.jobs[number]
             if verb == "begin":
-                self.state.running[number] = now
-                continue
-            since = self.state.running.pop(number, now)
-            error = ""
-            if status == 0:
-                self.state.took[number] = now - since
-            elif is_interrupted and status > 128:
-                continue
+                state.running[number] = time.monotonic()
+            elif status == 0:
+                state.end(number, self._reporter)
+            elif state.is_interrupted and status > 128:
+                state.running.pop(number, None)
             else:
-                failure = failure_of(job, _text_of(self._work / f"{number}.out"), status)
-                self.state.failed.add(number)
-                self.failures[number] = failure
-                error = visible(failure.error)
-            self._reporter.ended(self.state, number, error)
+                output = ""
+                with suppress(OSError):
+                    output = (self._work / f"{number}.out").read_text(errors="surrogateescape")
+                state.end(number, self._reporter, failure_of(state.plan.jobs[number], output, status))
 
     def _read(self) -> Iterator[tuple[str, int, int]]:
         try:
@@ -144,13 +130,6 @@ class _Watch:
             yield verb, int(number), int(status[0]) if status else 0
 
 
-def _text_of(output: Path) -> str:
-    try:
-        return output.read_text(errors="surrogateescape")
-    except OSError:
-        return ""
-
-
 def failure_of(job: Job, output: str, status: int) -> Failure:
     """Return the failure that `lazyck-rt compile` reports for a blob that it could not compile."""
     lines = output.strip().split("\n")
@@ -162,24 +141,22 @@ def failure_of(job: Job, output: str, status: int) -> Failure:
 
 
 @contextmanager
-def signals_interrupting() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP (from a batch system or a closed terminal) interrupt like Ctrl-C, so
-    that compilers end too."""
-
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
+def interruptible(state: State) -> Iterator[None]:
+    """Note in the state that Ctrl-C interrupted the block, or SIGTERM or SIGHUP (from a batch
+    system or a closed terminal), so that compilers end too."""
     numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
-    before = {n: signal.signal(n, interrupt) for n in numbers}
+    before = {n: signal.signal(n, signal.default_int_handler) for n in numbers}
     try:
         yield
+    except KeyboardInterrupt:
+        state.is_interrupted = True
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def render_ninja(
-    rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: Sequence[Job] = (), more: Sequence[str] = ()
+    rt: Path, manifest_file: Path, jobs: Sequence[Job], preambles: Sequence[Job], options: BuildOptions
 ) -> str:
     """Render a ninja file with one edge per job. The outputs are names that never exist, since the
     file does not describe what is cached.
@@ -204,7 +181,26 @@ def render_ninja(
         words = [*rt_words(rt, "preamble", manifest_file, job.entry.archs), "--", job.entry.name]
         lines += [f"build preamble{i}: preamble", f"  words = {quoted(words)}", ""]
     for i, job in enumerate(jobs):
-        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), "--quiet", *more, "--", job.entry.name]
+        more = ["--quiet", *(["--again"] if options.again else []), "--", job.entry.name]
+        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), *more]
         lines += [f"build entry{i}: compile", f"  number = {i}", f"  words = {quoted(words)}"]
         lines += [f"  name = {job.title.replace('$', '$$')}", ""]
     return "\n".join(lines)
+
+
+def _tree_rss_kib(root: int) -> int:
+    """Return the resident memory of all descendants of process `root`, our child, in KiB."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    pages: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            # The name, in parentheses, may contain anything.
+            words = Path("/proc", name, "stat").read_text(errors="replace").rpartition(")")[2].split()
+            parent, pages[int(name)] = int(words[1]), int(words[21])
+        except (OSError, IndexError, ValueError):
+            continue  # it has ended meanwhile
+        children[parent].append(int(name))
+    below = list(children[root])
+    for number in below:  # which grows
+        below += children[number]
+    return sum(pages[n] for n in below) * (os.sysconf("SC_PAGE_SIZE") // 1024)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
 from tqdm import tqdm
 
-from _lazyck.prebuild.plan import Plan
+from _lazyck.prebuild.plan import Failure, Outcome, Plan
 from _lazyck.quantities import show_kib, show_seconds
 from _lazyck.terminal import is_quiet, width_of
+from _lazyck.visible import visible
 
 _PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
 _BAR_INTERVAL = 1.0  # seconds between two updates of a bar if nothing ends, for the figures of running jobs
@@ -20,23 +22,35 @@ _EARLY = 3.0  # seconds after which what has been done tells something about the
 
 @dataclass
 class State:
-    """Jobs by their numbers in the plan: when the running ones began, what those that ended took,
-    and which failed.
-
-    Times are seconds of a monotonic clock.
-    """
+    """Jobs by their numbers in the plan: when the running ones began, in seconds of a monotonic
+    clock, what those that ended took, and which failed."""
 
     plan: Plan
     parallel: int
     start: float
     running: dict[int, float] = field(default_factory=dict)
     took: dict[int, float] = field(default_factory=dict)
-    failed: set[int] = field(default_factory=set)
+    failures: dict[int, Failure] = field(default_factory=dict)
+    is_interrupted: bool = False
 
     @property
     def done(self) -> int:
         """Return how many jobs have ended, failed or not."""
-        return len(self.took) + len(self.failed)
+        return len(self.took) + len(self.failures)
+
+    def end(self, number: int, reporter: Reporter, failure: Failure | None = None, seconds: float = 0.0) -> None:
+        """Record and report that a job has ended. `seconds` counts if it was not seen running."""
+        since = self.running.pop(number, None)
+        if failure:
+            self.failures[number] = failure
+        else:
+            self.took[number] = seconds if since is None else time.monotonic() - since
+        reporter.ended(self, number, visible(failure.error) if failure else "")
+
+    def outcome(self) -> Outcome:
+        """Return the result of what has ended so far."""
+        failures = tuple(self.failures[i] for i in sorted(self.failures))
+        return Outcome(self.plan, len(self.took), failures, time.monotonic() - self.start, self.is_interrupted)
 
 
 def time_left(state: State, now: float) -> float | None:
@@ -51,7 +65,7 @@ def time_left(state: State, now: float) -> float | None:
         return None
     mean = sum(known) / len(known)
     work = [mean if j.seconds is None else j.seconds for j in state.plan.jobs]
-    ended = {*state.took, *state.failed}
+    ended = {*state.took, *state.failures}
     done = sum(work[i] for i in ended)
     done += sum(min(work[i], now - since) for i, since in state.running.items())
     left = max(0.0, sum(work) - done)
@@ -69,7 +83,7 @@ def describe(state: State, now: float, used_kib: int, room: int | None = None) -
     """Return the status as `3 failed, 4 m 20 s left, 12 running, 0.8/s, 2.1 GB; fwd_d128 43 s`.
     With `room`, as many parts are shown as fit into these columns, first ones first. The last part
     names the job that has been running longest, if there is space for it."""
-    parts = [f"{len(state.failed)} failed"] if state.failed else []
+    parts = [f"{len(state.failures)} failed"] if state.failures else []
     left = time_left(state, now)
     parts += [f"{show_seconds(round(left))} left".replace(".0 s", " s")] if left is not None else []
     parts += [f"{len(state.running)} running"] if state.running else []

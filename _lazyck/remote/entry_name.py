@@ -106,9 +106,12 @@ def key_in(path: Path) -> str:
 
 
 def answers_to(path: Path, key_id: str) -> bool:
-    """Return whether an entry's file is for that key: its own key or that of its text. Raises
-    `FormatError`, `OSError`."""
-    return _trailer_of(path).answers_to(key_id)
+    """Return whether a file is an entry for that key: its own key or that of its text. Raises
+    `OSError`."""
+    try:
+        return _trailer_of(path).answers_to(key_id)
+    except FormatError:
+        return False
 
 
 def _trailer_of(path: Path) -> trailer.Trailer:

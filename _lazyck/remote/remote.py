@@ -267,11 +267,7 @@ class Remote:
 
     def _fetch_contents(self, place: Place, record: Record, to: Path) -> bool:
         def problem_of(path: Path) -> str:
-            try:
-                is_right = answers_to(path, record.entry.key_id)
-            except FormatError:
-                is_right = False
-            return "" if is_right else "its contents are an entry for another key"
+            return "" if answers_to(path, record.entry.key_id) else "its contents are an entry for another key"
 
         problem = self._fetch_file(place, record, to, problem_of)
         if problem and problem != _ABSENT:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from _lazyck.errors import BuildError, FormatError
+from _lazyck.prebuild.entries import keep_log
 from _lazyck.prebuild.farm.guard import LoadingRefusedError, describe, refusing_pickles
-from _lazyck.prebuild.farm.inbox import keep_log
 from _lazyck.prebuild.farm.orders import Made, Order, Report, Visit
 from _lazyck.prebuild.farm.wire import LARGEST_ANSWER, decode_message, encode_message
 from _lazyck.prebuild.farm.worker import answer_order, answer_visit, stop
@@ -103,7 +103,7 @@ def test_a_log_of_any_text_that_was_read_can_be_kept(tmp_path: Path) -> None:
     class Entry:
         log = tmp_path / "log"
 
-    keep_log(Entry(), decode_message(Made, changed(log="a\udcffb")))  # type: ignore[arg-type]
+    keep_log(Entry(), decode_message(Made, changed(log="a\udcffb")).log)  # type: ignore[arg-type]
     assert Entry.log.read_bytes() == b"a\xffb"
 
 

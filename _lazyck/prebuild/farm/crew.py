@@ -4,14 +4,14 @@ refused, with the reason."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from _lazyck.errors import FormatError
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild.farm.guard import describe
-from _lazyck.prebuild.farm.orders import Report, Visit
+from _lazyck.prebuild.farm.orders import Order, Report, Visit
 from _lazyck.prebuild.farm.wire import LARGEST_ANSWER, T, decode_message, encode_message
 from _lazyck.prebuild.farm.worker import answer_visit
 from _lazyck.runtime.objects import source_digest
@@ -43,22 +43,12 @@ class _Asked:
     since: float
 
 
-def answer_of(future: Any) -> object:
-    """Return the result of a future that has ended, or the exception that it raised, for example
-    because its worker is gone."""
-    try:
-        result: object = future.result(timeout=_GATHER_SECONDS)
-    except Exception as e:
-        return e
-    return result
-
-
 def read_answer(future: Any, kind: type[T]) -> T | Exception:
-    """Return the answer in a future that has ended, or what is wrong with it."""
-    found = answer_of(future)
+    """Return the answer in a future that has ended, or what is wrong with it, for example that its
+    worker is gone."""
     try:
-        return found if isinstance(found, Exception) else decode_message(kind, found, LARGEST_ANSWER)
-    except FormatError as e:
+        return decode_message(kind, future.result(timeout=_GATHER_SECONDS), LARGEST_ANSWER)
+    except Exception as e:
         return e
 
 
@@ -86,11 +76,13 @@ class Crew:
         self.asking = {a: asked for a, asked in self.asking.items() if a in threads}
         for address in threads:
             if address not in self.members and address not in self.refused and address not in self.asking:
-                name = f"lazyck-visit-{self.asked.run}-{address}"
-                data = encode_message(self.asked)
-                future = self.client.submit(answer_visit, data, key=name, workers=[address], pure=False)
+                future = self.ask(answer_visit, self.asked, f"lazyck-visit-{self.asked.run}-{address}", address)
                 self.asking[address] = _Asked(future, threads[address], time.monotonic())
         return gone
+
+    def ask(self, function: Callable[[bytes], bytes], message: Visit | Order, name: str, address: str) -> Any:
+        """Have a worker answer a message, and return the future, which has this name."""
+        return self.client.submit(function, encode_message(message), key=name, workers=[address], pure=False)
 
     def hear(self) -> None:
         """Process the answers that have come so far."""
@@ -138,7 +130,7 @@ class Crew:
         """Return how many compiles can run at the same time."""
         return sum(m.places for m in self.members.values())
 
-    def free(self) -> Iterable[Member]:
-        """Return the members with free places, those with most of them first."""
-        found = [m for m in self.members.values() if m.busy < m.places]
-        return sorted(found, key=lambda m: (m.busy - m.places, m.address))
+    def freest(self) -> Member | None:
+        """Return the member with most free places, or None if there are none."""
+        free = (m for m in self.members.values() if m.busy < m.places)
+        return min(free, key=lambda m: (m.busy - m.places, m.address), default=None)

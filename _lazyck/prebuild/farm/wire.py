@@ -10,9 +10,7 @@ A field that is missing, unknown, repeated, too long or of another type makes th
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -38,6 +36,15 @@ class _WrongError(Exception):
     """Tells what is wrong with a value."""
 
 
+def _value(is_right: Callable[[Any], bool], problem: str) -> Reader:
+    def read(value: Any) -> Any:
+        if not is_right(value):
+            raise _WrongError(problem)
+        return value
+
+    return read
+
+
 def _text(longest: int = _LONGEST_NAME, pattern: str = "") -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or len(value) > longest:
@@ -54,22 +61,11 @@ def _text(longest: int = _LONGEST_NAME, pattern: str = "") -> Reader:
 
 
 def _whole(least: int, most: int) -> Reader:
-    def read(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise _WrongError(f"not a whole number from {least} to {most}")
-        return value
-
-    return read
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _WrongError("neither true nor false")
-    return value
+    return _value(lambda v: type(v) is int and least <= v <= most, f"not a whole number from {least} to {most}")
 
 
 def _seconds(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= _LONGEST_TIME:
+    if type(value) not in (int, float) or not 0 <= value <= _LONGEST_TIME:
         raise _WrongError("not a time")
     return float(value)
 
@@ -77,26 +73,18 @@ def _seconds(value: Any) -> float:
 def _data(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
-    except (TypeError, ValueError, binascii.Error) as e:
+    except (TypeError, ValueError) as e:
         raise _WrongError("not base64") from e
 
 
 def _list(item: Reader) -> Reader:
-    def read(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list) or len(value) > _MOST_ITEMS:
-            raise _WrongError("not a list")
-        return tuple(item(v) for v in value)
-
-    return read
+    rows = _value(lambda v: isinstance(v, list) and len(v) <= _MOST_ITEMS, "not a list")
+    return lambda value: tuple(map(item, rows(value)))
 
 
 def _mapping(key: Reader, item: Reader) -> Reader:
-    def read(value: Any) -> dict[Any, Any]:
-        if not isinstance(value, dict) or len(value) > _MOST_ITEMS:
-            raise _WrongError("not a mapping")
-        return {key(k): item(v) for k, v in value.items()}
-
-    return read
+    rows = _value(lambda v: isinstance(v, dict) and len(v) <= _MOST_ITEMS, "not a mapping")
+    return lambda value: {key(k): item(v) for k, v in rows(value).items()}
 
 
 def _number_as_key(value: str) -> int:
@@ -128,7 +116,8 @@ _SCHEMAS: dict[type, dict[str, Reader]] = {
     },
     Made: {
         "host": _text(), "status": _whole(-255, 255), "output": _PROSE, "log": _PROSE, "cost": _cost,
-        "problem": _PROSE, "is_stopped": _flag, "seconds": _seconds,
+        "problem": _PROSE, "is_stopped": _value(lambda v: isinstance(v, bool), "neither true nor false"),
+        "seconds": _seconds,
     },
 }  # fmt: skip
 

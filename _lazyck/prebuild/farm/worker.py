@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,13 +26,14 @@ from _lazyck.prebuild.compilers import local_compiler
 from _lazyck.prebuild.entries import rt_words, tool
 from _lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
 from _lazyck.prebuild.farm.parcel import unpacked
-from _lazyck.prebuild.farm.preambles import forget_preambles, prepare_preamble
 from _lazyck.prebuild.farm.wire import LONGEST_TEXT, decode_message, encode_message
 from _lazyck.remote import EntryName, Listener, Remote
 from _lazyck.runtime.objects import source_digest
 
 _TICK = 0.05  # seconds between two looks at a compile
 _stopped: set[str] = set()  # runs for which nothing may begin or go on
+_lock = threading.Lock()
+_begun: set[tuple[str, str]] = set()  # runs and their groups of jobs whose preamble was begun here
 
 
 def worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -42,54 +44,47 @@ def worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def answer_visit(data: bytes) -> bytes:
-    """Answer the encoded message of a `visit`."""
+    """Answer the encoded message `Visit`: whether this process can be a worker of a run."""
+    host = socket.gethostname()
     try:
-        return encode_message(visit(decode_message(Visit, data)))
-    except LazyckError as e:
-        return encode_message(Report(socket.gethostname(), "", {}, {}, _short(e.message)))
+        report = _visit(decode_message(Visit, data), host)
+    except Exception as e:
+        report = Report(host, "", {}, {}, _problem_of(e))
+    return encode_message(report)
 
 
 def answer_order(data: bytes) -> bytes:
-    """Answer the encoded message of a `make`."""
-    try:
-        return encode_message(make(decode_message(Order, data)))
-    except LazyckError as e:
-        return encode_message(Made(socket.gethostname(), problem=_short(e.message)))
-
-
-def visit(asked: Visit) -> Report:
-    """Report whether this process can be a worker of a run."""
-    host = socket.gethostname()
-    env = worker_environment(asked.settings)
-    identities: dict[int, str] = {}
-    problems: dict[int, str] = {}
-    try:
-        tool(env)
-        remote = Remote.from_environment(env)
-        if remote is None or not any(remote.may_push(place) for place in remote.places):
-            raise LazyckError(
-                f"its entries cannot be shared: {abi.ENV_REMOTE} there names no tier that may be written and is trusted"
-                f" or gets signed entries ({abi.ENV_SIGN_KEY})"
-            )
-        for i, recipe in enumerate(decode_manifest(asked.manifest, "the library").recipes):
-            try:
-                identities[i] = local_compiler(recipe, env).identity()
-            except LazyckError as e:
-                problems[i] = _short(e.message)
-        return Report(host, source_digest(), identities, problems)
-    except Exception as e:
-        error = e if isinstance(e, LazyckError) else of_unexpected(e)
-        return Report(host, "", {}, {}, _short(error.message))
-
-
-def make(order: Order) -> Made:
-    """Compile one entry, unless the remote cache has it already, and push it there."""
+    """Answer the encoded message `Order`: compile one entry, unless the remote cache has it
+    already, and push it there."""
     host, begin = socket.gethostname(), time.monotonic()
     try:
-        return _make(order, host, begin)
+        made = _make(decode_message(Order, data), host, begin)
     except Exception as e:  # a full disk or a lost remote, for example: reported, and tried on another worker
-        error = e if isinstance(e, LazyckError) else of_unexpected(e)
-        return Made(host, problem=_short(error.message), seconds=time.monotonic() - begin)
+        made = Made(host, problem=_problem_of(e), seconds=time.monotonic() - begin)
+    return encode_message(made)
+
+
+def _visit(asked: Visit, host: str) -> Report:
+    env = worker_environment(asked.settings)
+    tool(env)
+    remote = Remote.from_environment(env)
+    if remote is None or not any(map(remote.may_push, remote.places)):
+        raise LazyckError(
+            f"its entries cannot be shared: {abi.ENV_REMOTE} there names no tier that may be written and is trusted"
+            f" or gets signed entries ({abi.ENV_SIGN_KEY})"
+        )
+    identities: dict[int, str] = {}
+    problems: dict[int, str] = {}
+    for i, recipe in enumerate(decode_manifest(asked.manifest, "the library").recipes):
+        try:
+            identities[i] = local_compiler(recipe, env).identity()
+        except LazyckError as e:
+            problems[i] = _problem_of(e)
+    return Report(host, source_digest(), identities, problems)
+
+
+def _problem_of(e: Exception) -> str:
+    return _short((e if isinstance(e, LazyckError) else of_unexpected(e)).message)
 
 
 def _make(order: Order, host: str, begin: float) -> Made:
@@ -107,14 +102,12 @@ def _make(order: Order, host: str, begin: float) -> Made:
     env = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, abi.ENV_JIT, abi.ENV_REMOTE)}
     env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")
     words = ["--", order.blob]
-    (status,) = proc.check(
-        "looking for an entry", [*rt_words(rt, "status", manifest_file, order.archs), *words], env=env
-    ).stdout.splitlines()
-    row = json.loads(status)
+    argv = [*rt_words(rt, "status", manifest_file, order.archs), *words]
+    row = json.loads(proc.check("looking for an entry", argv, env=env).stdout)
     if row["key"] != order.key:
         return Made(host, problem=f"its key is {row['key']} there, but {order.key} here")
     name, path = EntryName(row["key"], row["entry"]), Path(row["path"])
-    prepare_preamble(order, rt, manifest_file, env)
+    _prepare_preamble(order, rt, manifest_file, env)
     running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), "--quiet", *words], env=env)
     while running.poll() is None:
         if order.run in _stopped:
@@ -147,7 +140,20 @@ def _tail(path: Path) -> str:
         return ""
 
 
+def _prepare_preamble(order: Order, rt: Path, manifest_file: Path, env: Mapping[str, str]) -> None:
+    """Make the preamble of the order's group in the worker's cache, if this is the group's first
+    order here. What other threads compile meanwhile does not use it, as in a local build."""
+    with _lock:
+        if not order.preamble or (order.run, order.preamble) in _begun:
+            return
+        _begun.add((order.run, order.preamble))
+    words = rt_words(rt, "preamble", manifest_file, order.archs)
+    proc.run([*words, "--", order.blob], env=env)  # if it fails, the compiles do without it
+
+
 def stop(run: str) -> None:
-    """End what this process does for a run, and forget its state for that run."""
+    """End what this process does for a run, and forget its state for that run. The cache keeps the
+    preambles."""
     _stopped.add(run)
-    forget_preambles(run)
+    with _lock:
+        _begun.difference_update([key for key in _begun if key[0] == run])

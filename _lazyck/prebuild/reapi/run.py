@@ -7,22 +7,21 @@ import contextlib
 import io
 import queue
 import random
-import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from _lazyck.errors import BuildError, FormatError, LazyckError
+from _lazyck.errors import BuildError, LazyckError
+from _lazyck.files import write_through
 from _lazyck.manifest import Manifest
-from _lazyck.prebuild.entries import tool
-from _lazyck.prebuild.farm.inbox import keep_cost, keep_log, make_room
+from _lazyck.prebuild.entries import Entry, keep_cost, keep_log, make_room, tool
 from _lazyck.prebuild.farm.orders import Made
 from _lazyck.prebuild.farm.wire import LONGEST_TEXT
-from _lazyck.prebuild.local import failure_of, signals_interrupting
+from _lazyck.prebuild.local import failure_of, interruptible
 from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from _lazyck.prebuild.progress import Reporter, State
 from _lazyck.prebuild.reapi.action import COST, LOG, MADE, Inputs, compile_seconds, make_action
@@ -32,7 +31,7 @@ from _lazyck.prebuild.reapi.messages import COMPLETED, EXECUTING
 from _lazyck.prebuild.reapi.tree import Digest
 from _lazyck.remote.entry_name import answers_to
 from _lazyck.remote.record import LARGEST_ENTRY
-from _lazyck.remote.tiers import Times, read_times
+from _lazyck.remote.tiers import read_times
 from _lazyck.visible import visible
 
 _TRIES = 3
@@ -47,25 +46,13 @@ _REFUSED = (1, 2)  # how `lazyck-rt make` ends if it could not compile; anything
 
 
 @dataclass(frozen=True)
-class ServiceOptions:
-    """Where the service is, how many actions may be under way (None: 64), and whether to go on
-    after a failure."""
-
-    executor: str
-    named_by: str  # the option or variable that names it
-    jobs: int | None
-    keeps_going: bool = True
-    patience: float = _PATIENCE
-
-
-@dataclass(frozen=True)
 class _Event:
     """Something that happened on another thread."""
 
     number: int  # of the job; -1: the service
     note: str = ""
     stage: int = 0
-    made: Made | None = None
+    has_ended: bool = False
     failure: Failure | None = None
 
 
@@ -76,72 +63,60 @@ class _StoppedError(Exception):
 class _Run:
     """A run of a plan."""
 
-    def __init__(self, plan: Plan, options: ServiceOptions, endpoint: Endpoint, env: Mapping[str, str]) -> None:
-        self._plan, self._options, self._endpoint, self._env = plan, options, endpoint, env
+    def __init__(
+        self, client: Client, inputs: Inputs, plan: Plan, endpoint: Endpoint, env: Mapping[str, str],
+        reporter: Reporter, *, jobs: int | None, keeps_going: bool,
+    ) -> None:  # fmt: skip
+        self._client, self._inputs, self._plan, self._endpoint, self._env = client, inputs, plan, endpoint, env
+        self._reporter, self._keeps_going = reporter, keeps_going
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._stop = threading.Event()
-        self._failures: dict[int, Failure] = {}
         self._executing: dict[int, float] = {}  # job → when its action left the queue
-        self.state = State(plan, min(options.jobs or _PARALLEL, max(1, len(plan.jobs))), time.monotonic())
+        self._state = State(plan, min(jobs or _PARALLEL, max(1, len(plan.jobs))), time.monotonic())
 
-    def build(self, client: Client, inputs: Inputs, reporter: Reporter) -> Outcome:
+    def build(self) -> Outcome:
         """Work until the plan is done or interrupted. Raises `BuildError` and `ServiceError`."""
-        start = time.monotonic()
-        is_interrupted = False
-        pool = ThreadPoolExecutor(self.state.parallel)
+        pool = ThreadPoolExecutor(self._state.parallel)
         try:
-            with signals_interrupting():
-                client.upload(inputs.blobs)
-                threading.Thread(target=self._feel_pulse, args=(client,), daemon=True).start()
+            with interruptible(self._state):
+                self._client.upload(self._inputs.blobs)
+                threading.Thread(target=self._feel_pulse, daemon=True).start()
                 for number, job in enumerate(self._plan.jobs):
-                    pool.submit(self._make, number, job, client, inputs)
-                self._follow(reporter)
-        except KeyboardInterrupt:
-            is_interrupted = True
+                    pool.submit(self._make, number, job)
+                self._follow()
         finally:
             self._stop.set()
-            client.stop()
+            self._client.stop()
             pool.shutdown(cancel_futures=True)
-            reporter.close()
-        failures = tuple(self._failures[i] for i in sorted(self._failures))
-        return Outcome(self._plan, len(self.state.took), failures, time.monotonic() - start, is_interrupted)
+            self._reporter.close()
+        return self._state.outcome()
 
     # -- on the main thread ------------------------------------------------------------------------
 
-    def _follow(self, reporter: Reporter) -> None:
-        last_sign = time.monotonic()
-        while self.state.done < len(self._plan.jobs):
-            if self._failures and not self._options.keeps_going:
-                return
+    def _follow(self) -> None:
+        state, last_sign = self._state, time.monotonic()
+        while state.done < len(self._plan.jobs) and (self._keeps_going or not state.failures):
             with contextlib.suppress(queue.Empty):
-                self._handle(self._events.get(timeout=_TICK), reporter)
+                self._handle(self._events.get(timeout=_TICK))
                 last_sign = time.monotonic()
             now = time.monotonic()
             self._check_patience(now, now - last_sign)
-            reporter.show(self.state, now, 0)
+            self._reporter.show(state, now, 0)
 
-    def _handle(self, event: _Event, reporter: Reporter) -> None:
-        number, now = event.number, time.monotonic()
+    def _handle(self, event: _Event) -> None:
+        number = event.number
         if event.note:
-            reporter.note(f"lazyck: {visible(event.note)}")
+            self._reporter.note(f"lazyck: {visible(event.note)}")
         if number < 0:
             raise BuildError(f"{self._endpoint.label}: it stopped to answer", "is the service still there?")
         if event.stage in (EXECUTING, COMPLETED):
-            self._executing.setdefault(number, now)
-            self.state.running.setdefault(number, now)
+            self._executing.setdefault(number, time.monotonic())
+            self._state.running.setdefault(number, time.monotonic())
         elif event.stage:  # back in the queue: its worker has gone
             self._executing.pop(number, None)
-            self.state.running.pop(number, None)
-        if event.made:
-            since = self.state.running.pop(number, None)
-            self.state.took[number] = now - since if since else 0.0
-            reporter.ended(self.state, number, "")
-        elif event.failure:
-            self.state.running.pop(number, None)
-            self._failures[number] = event.failure
-            self.state.failed.add(number)
-            reporter.ended(self.state, number, visible(event.failure.error))
-        if event.made or event.failure:
+            self._state.running.pop(number, None)
+        if event.has_ended:
+            self._state.end(number, self._reporter, event.failure)
             self._executing.pop(number, None)
 
     def _check_patience(self, now: float, silence: float) -> None:
@@ -153,39 +128,39 @@ class _Run:
                     f"{self._endpoint.label}: {self._plan.jobs[number].title} did not end within {longest:.0f} s",
                     "is its worker still there?",
                 )
-        if not self._executing and silence > self._options.patience:
+        if not self._executing and silence > _PATIENCE:
             asked = "".join(f" {k}={v}" for k, v in self._endpoint.platform) or " (none asked for)"
             raise BuildError(
-                f"{self._endpoint.label}: no worker began anything for {self._options.patience:.0f} s",
+                f"{self._endpoint.label}: no worker began anything for {_PATIENCE:.0f} s",
                 f"are there workers with these platform properties:{asked}?",
             )
 
     # -- on other threads --------------------------------------------------------------------------
 
-    def _feel_pulse(self, client: Client) -> None:
+    def _feel_pulse(self) -> None:
         """Ask the service every now and then whether it is alive. A long compile says nothing, nor
         does a service that is gone without a word."""
         missed = 0
         while not self._stop.wait(_PULSE):
             try:
-                client.connect()
+                self._client.connect()
                 missed = 0
             except LazyckError:
                 missed += 1
             if missed == _MOST_MISSED:
                 self._events.put(_Event(-1))
 
-    def _make(self, number: int, job: Job, client: Client, inputs: Inputs) -> None:
+    def _make(self, number: int, job: Job) -> None:
         """Make an entry, and tell how that ended."""
         try:
-            self._events.put(self._try(number, job, client, inputs))
+            failure = self._try(number, job)
         except _StoppedError:
             return
         except Exception as e:
-            why = e.message if isinstance(e, LazyckError) else f"{type(e).__name__}: {e}"
-            self._events.put(_Event(number, failure=Failure(job, "", why)))
+            failure = Failure(job, "", e.message if isinstance(e, LazyckError) else f"{type(e).__name__}: {e}")
+        self._events.put(_Event(number, has_ended=True, failure=failure))
 
-    def _try(self, number: int, job: Job, client: Client, inputs: Inputs) -> _Event:
+    def _try(self, number: int, job: Job) -> Failure | None:
         is_anew, why = False, ""
         for attempt in range(1, _TRIES + 1):
             if attempt > 1:
@@ -193,20 +168,21 @@ class _Run:
                 self._pause(2.0 ** (2 * attempt - 3))
             self._check_stopped()
             try:
-                return self._once(number, job, client, inputs, is_anew=is_anew)
+                return self._once(number, job, is_anew=is_anew)
             except ServiceError as e:
                 self._check_stopped()
                 if not e.is_passing:
                     raise
                 why = e.message
                 if e.lacks_contents:
-                    client.upload(inputs.blobs)
+                    self._client.upload(self._inputs.blobs)
                 # What was wrong with a result that the service keeps would be wrong again.
                 is_anew = is_anew or not e.code
-        return _Event(number, failure=Failure(job, "", f"gave up after {_TRIES} tries: {why}"))
+        return Failure(job, "", f"gave up after {_TRIES} tries: {why}")
 
-    def _once(self, number: int, job: Job, client: Client, inputs: Inputs, *, is_anew: bool) -> _Event:
-        action = make_action(inputs, self._endpoint, job.entry.name, job.entry.archs, self._env)
+    def _once(self, number: int, job: Job, *, is_anew: bool) -> Failure | None:
+        client = self._client
+        action = make_action(self._inputs, self._endpoint, job.entry.name, job.entry.archs, self._env)
         result = None if is_anew else client.find_result(action.digest)
         if result is None:
             client.upload(action.blobs)
@@ -224,14 +200,14 @@ class _Run:
         if made.status == 0:
             if MADE not in outputs:
                 raise ServiceError(client.label, "", f"an action of {made.host or 'a worker'} left no entry")
-            _fetch(client, job, outputs[MADE])
+            _fetch(client, job.entry, outputs[MADE])
         elif made.status not in _REFUSED:
             raise ServiceError(client.label, "", _ended(made))
-        log = keep_log(job.entry, made)
+        log = keep_log(job.entry, made.log)
         if made.status:
-            return _Event(number, failure=replace(failure_of(job, made.output, made.status), log=log))
-        keep_cost(job.entry, made)
-        return _Event(number, made=made)
+            return replace(failure_of(job, made.output, made.status), log=log)
+        keep_cost(job.entry, made.cost)
+        return None
 
     def _check_stopped(self) -> None:
         if self._stop.is_set():
@@ -247,33 +223,20 @@ def _ended(made: Made) -> str:
     return f"an action of {made.host or 'a worker'} ended with status {made.status}{f': {said}' if said else ''}"
 
 
-def _fetch(client: Client, job: Job, file: Any) -> None:
+def _fetch(client: Client, entry: Entry, file: Any) -> None:
     """Put an entry in its place, once it is whole and for that key."""
     digest = Digest.read(file.digest)
     if not 0 < digest.size <= LARGEST_ENTRY:
         raise ServiceError(client.label, "", f"an entry of {digest.size} bytes")
-    entry = job.entry
     make_room(entry)
-    part = entry.path.with_name(f".{entry.path.name}.{secrets.token_hex(6)}")
-    try:
-        with part.open("xb") as to:
-            if file.contents and Digest.of(file.contents) == digest:
-                to.write(file.contents)
-            else:
-                client.download(digest, to)
-        if not _answers_to(part, entry.key):
+    with write_through(entry.path, 0o755) as to:
+        if file.contents and Digest.of(file.contents) == digest:
+            to.write(file.contents)
+        else:
+            client.download(digest, to)
+        to.flush()
+        if not answers_to(Path(f"/proc/self/fd/{to.fileno()}"), entry.key):
             raise ServiceError(client.label, "", "the entry that it made is for another key")
-        part.chmod(0o755)
-        part.replace(entry.path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _answers_to(path: Path, key: str) -> bool:
-    try:
-        return answers_to(path, key)
-    except FormatError:
-        return False
 
 
 def _text(client: Client, raw: bytes, digest: Any) -> str:
@@ -295,29 +258,21 @@ def _cost_in(text: str) -> tuple[float, int] | None:
     return (seconds, kib) if 0 < seconds < 1e9 and 0 <= kib < 1 << 50 else None
 
 
-@contextlib.contextmanager
-def _connected(endpoint: Endpoint, times: Times) -> Iterator[Client]:
-    client = Client(endpoint, times)
-    try:
-        client.connect()
-        yield client
-    finally:
-        client.close()
-
-
 def build_on_service(
-    manifest_file: Path, manifest: Manifest, plan: Plan, options: ServiceOptions, env: Mapping[str, str],
-    reporter: Reporter,
+    executor: str, manifest_file: Path, manifest: Manifest, plan: Plan, env: Mapping[str, str], reporter: Reporter,
+    *, named_by: str, jobs: int | None, keeps_going: bool,
 ) -> Outcome:  # fmt: skip
-    """Do the plan on a compile service. Raises `LazyckError`."""
-    endpoint = parse_endpoint(options.executor, options.named_by)
-    require_trust(endpoint, options.named_by)
+    """Do the plan on the compile service of this URL. `jobs` is how many actions may be under way
+    (None: 64). Raises `LazyckError`."""
+    endpoint = parse_endpoint(executor, named_by)
+    require_trust(endpoint, named_by)
     if endpoint.is_in_the_open:
         reporter.note(
             f"lazyck: {endpoint.label} is not encrypted: anyone on the network path can change what it compiles; use"
             " grpcs:// (`lazyck help compile-service`)"
         )
-    with _connected(endpoint, read_times(env)) as client:
+    with contextlib.closing(Client(endpoint, read_times(env))) as client:
+        client.connect()
         rt = Path(endpoint.tool) if endpoint.tool else tool(env)
         inputs = Inputs.read(rt, manifest_file, manifest, endpoint, env)
-        return _Run(plan, options, endpoint, env).build(client, inputs, reporter)
+        return _Run(client, inputs, plan, endpoint, env, reporter, jobs=jobs, keeps_going=keeps_going).build()
