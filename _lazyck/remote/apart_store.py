@@ -1,5 +1,5 @@
-"""Runs an object store's library in a process of its own (`_lazyck.remote.apart`). What the library
-reads cannot be bounded here, but the process can, and it ends with the exchange."""
+"""Runs `_lazyck.remote.object_store` in a process of its own. What its library reads cannot be
+bounded here, but the process can, and it ends with the exchange."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partialmethod
 from typing import Any
 
 from _lazyck.errors import RemoteError
@@ -35,29 +36,15 @@ class ApartStore:
         answer = child.ask("read", name, most)
         return child.parts(most) if answer.get("parts") else None
 
-    def size(self, name: str) -> int | None:
-        found = self._found("size", name)
-        return found if isinstance(found, int) else None
-
-    def write(self, name: str, data: bytes) -> None:
-        self._found("write", name, data)
-
-    def write_file(self, name: str, path: str, size: int) -> None:
-        self._found("write_file", name, path, size)
-
-    def create(self, name: str, data: bytes, seconds: float) -> bool | None:
-        found = self._found("create", name, data, seconds)
-        return found if isinstance(found, bool) else None
-
-    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
-        self._found("replace", name, old, new, seconds)
-        return None
-
-    def delete(self, name: str) -> bool:
-        return bool(self._found("delete", name))
-
     def _found(self, method: str, *words: Any) -> Any:
         return self._child().ask(method, *words).get("found")
+
+    size = partialmethod(_found, "size")
+    write = partialmethod(_found, "write")
+    write_file = partialmethod(_found, "write_file")
+    create = partialmethod(_found, "create")
+    replace = partialmethod(_found, "replace")
+    delete = partialmethod(_found, "delete")
 
     def _child(self) -> _Child:
         """Return an idle process, for this exchange."""
@@ -77,9 +64,8 @@ class _Child:
         self._idle = idle
         self._is_busy = False
         # With -m, Python would look into the working directory first.
-        program = (
-            f"import sys; sys.path[:] = {[p for p in sys.path if p]!r}; from _lazyck.remote.apart import main; main()"
-        )
+        path = [p for p in sys.path if p]
+        program = f"import sys; sys.path[:] = {path!r}; from _lazyck.remote.object_store import main; main()"
         self._process = Conversation([sys.executable, "-c", program])
         self._in, self._out = self._process.input, self._process.output
         self._say({"url": tier.url, "label": tier.label})

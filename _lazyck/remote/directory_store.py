@@ -15,11 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 from _lazyck.files import open_regular, write_atomic, write_through
 from _lazyck.remote.exchange import current
-from _lazyck.remote.store import CHUNK, StoreError
+from _lazyck.remote.store import CHUNK, Store, StoreError
 from _lazyck.remote.tiers import Tier, Times
 
 
-class DirectoryStore:
+class DirectoryStore(Store):
     """Files `ac/<hash>` and `cas/<hash>` below a directory. It must exist, so that a directory that
     is not mounted is not filled."""
 
@@ -51,7 +51,7 @@ class DirectoryStore:
         self._check_base()
         write_atomic(self._base / name, data)
 
-    def write_file(self, name: str, path: str, size: int) -> None:
+    def write_file(self, name: str, path: str) -> None:
         self._check_base()
         with open(path, "rb") as source, write_through(self._base / name) as target:
             exchange = current()
@@ -80,10 +80,6 @@ class DirectoryStore:
         finally:
             beside.unlink(missing_ok=True)
         return True
-
-    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
-        self.write(name, new)
-        return None
 
     def delete(self, name: str) -> bool:
         (self._base / name).unlink(missing_ok=True)

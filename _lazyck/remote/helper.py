@@ -25,11 +25,14 @@ caller goes on with its work.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,13 +45,15 @@ from _lazyck.files import open_regular
 from _lazyck.layout import log_of
 from _lazyck.remote.caller import Caller, CallerGone
 from _lazyck.remote.entry_name import EntryName
+from _lazyck.remote.lease import Lease, State
 from _lazyck.remote.place import TierDown
 from _lazyck.remote.provenance import Making, read_making
 from _lazyck.remote.remote import Fetched, Listener, Remote
-from _lazyck.remote.turn import wait_for_turn
 
 FETCHED = "fetched.so"
 _PATIENCE = 1200.0
+_SHORTEST, _LONGEST = 0.2, 2.0  # seconds between two looks
+_FIRST_WORD, _NEXT_WORD = 5.0, 30.0
 _USAGE = "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--wait SECONDS] [--only-fetch]"
 
 
@@ -65,21 +70,18 @@ class Task:
 def parse(words: Sequence[str]) -> Task:
     """Parse the command line. Raises `LazyckError`."""
     given: dict[str, str] = {}
-    rest = list(words[1:])
-    if list(words[:1]) != ["entry"]:
-        raise LazyckError(_USAGE)
-    while rest:
-        word = rest.pop(0)
-        if word not in ("--key", "--name", "--cache", "--wait", "--only-fetch"):
-            raise LazyckError(_USAGE)
-        if word != "--only-fetch" and not rest:
-            raise LazyckError(_USAGE)
-        given[word] = "" if word == "--only-fetch" else rest.pop(0)
+    rest = iter(words)
     try:
+        if next(rest) != "entry":
+            raise ValueError
+        for word in rest:
+            if word not in ("--key", "--name", "--cache", "--wait", "--only-fetch"):
+                raise ValueError
+            given[word] = "" if word == "--only-fetch" else next(rest)
         patience = float(given.get("--wait", _PATIENCE))
         cache = Path(given["--cache"])
         return Task(EntryName(given["--key"], given["--name"]), cache, max(patience, 0.0), "--only-fetch" in given)
-    except (KeyError, ValueError) as e:
+    except (KeyError, ValueError, StopIteration) as e:
         raise LazyckError(_USAGE) from e
 
 
@@ -121,12 +123,10 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller
 def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> None:
     """Make sure that one host compiles the entry. If it is this one, share the result with the
     others."""
-    turn = wait_for_turn(
-        remote, task.entry, target, task.patience, caller.sleep, lambda text: caller.say("note", "info", text)
-    )
-    if turn.fetched and hand_over(remote, turn.fetched, target, task, caller):
+    turn = wait_for_turn(remote, task, target, caller)
+    if isinstance(turn, Fetched) and hand_over(remote, turn, target, task, caller):
         return
-    lease = turn.lease
+    lease = turn if isinstance(turn, Lease) else None
     is_made = False
     stop = threading.Event()
 
@@ -151,6 +151,59 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
         if lease:
             with contextlib.suppress(TierDown):
                 lease.release(is_made)
+
+
+def wait_for_turn(remote: Remote, task: Task, to: Path, caller: Caller) -> Fetched | Lease | None:
+    """Of many hosts that miss an entry at the same time, one compiles, and the others wait. Wait
+    until the entry can be fetched, or this process may compile it, under a lease if there is one.
+
+    Raises `CallerGone`. A remote that fails meanwhile ends the waiting there.
+    """
+    began = time.monotonic()
+    next_word = began + _FIRST_WORD
+    # Each time a tier fails, the next one may do.
+    for _ in remote.places:
+        lease = remote.lease(task.entry)
+        if lease is None:
+            break
+        try:
+            for look in itertools.count():
+                state = lease.look()
+                if state is State.HOPELESS:
+                    return lease
+                # A look for the entry is cheaper than taking the lease. The first round needs none,
+                # since the caller has just looked.
+                if look:
+                    if lease.is_done:
+                        remote.look_again(lease.place)
+                    refusals = remote.refusals
+                    if fetched := _fetch(remote, lease, task.entry, to):
+                        return fetched
+                    if lease.is_done and remote.refusals > refusals:
+                        # What the others make is not believed here, or the tier spoils it, so
+                        # nothing is won by waiting for one after the other.
+                        return None
+                if state is State.FREE and lease.take():
+                    # The last holder may have finished just before.
+                    if fetched := _fetch(remote, lease, task.entry, to):
+                        lease.release(True)
+                        return fetched
+                    return lease
+                now = time.monotonic()
+                if now - began > task.patience:
+                    return lease
+                if now > next_word:
+                    next_word = now + _NEXT_WORD
+                    who = lease.holder or "another host"
+                    caller.say("note", "info", f"waiting for {who}, which is compiling it ({now - began:.0f} s)")
+                caller.sleep(min(max(_SHORTEST, (now - began) / 10), _LONGEST) * random.uniform(0.5, 1.5))
+        except TierDown as e:
+            remote.listener.skipped(e.message)
+    return None
+
+
+def _fetch(remote: Remote, lease: Lease, entry: EntryName, to: Path) -> Fetched | None:
+    return remote.fetch(entry, to) if remote.find(lease.place, entry) is not None else None
 
 
 def end_at_once(_number: int, _frame: object) -> None:

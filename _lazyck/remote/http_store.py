@@ -10,7 +10,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from _lazyck.remote import web
 from _lazyck.remote.extras import need
-from _lazyck.remote.store import UNKNOWN_SIZE, StoreError, read_token
+from _lazyck.remote.store import UNKNOWN_SIZE, Store, StoreError, read_token
 from _lazyck.remote.tiers import Tier, Times
 
 _MOST_REDIRECTS = 4
@@ -22,7 +22,7 @@ _WRITTEN = (200, 201, 202, 204)
 _CANNOT = (400, 403, 405, 501)
 
 
-class HttpStore:
+class HttpStore(Store):
     """A server that keeps what is PUT: nginx with WebDAV, bazel-remote, a gateway of an object
     store."""
 
@@ -45,7 +45,7 @@ class HttpStore:
             session.mount(f"{scheme}://", adapter)
         if parts.username is not None:
             session.auth = (unquote(parts.username), unquote(parts.password or ""))
-        if token := read_token(tier):
+        if token := read_token(tier.token_file, tier.label):
             # The token is set as `auth`, which takes precedence over ~/.netrc.
             session.auth = _bearer(token)
         self._session = session
@@ -68,17 +68,13 @@ class HttpStore:
     def write(self, name: str, data: bytes) -> None:
         self._put(name, data)
 
-    def write_file(self, name: str, path: str, size: int) -> None:
+    def write_file(self, name: str, path: str) -> None:
         with open(path, "rb") as f:
             self._put(name, f)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
         # Servers that do not support conditions write all the same.
         return None if self._put(name, data, {"If-None-Match": "*"}) else False
-
-    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
-        self._put(name, new)
-        return None
 
     def delete(self, name: str) -> bool:
         response = self._ask("DELETE", name)

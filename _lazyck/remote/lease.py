@@ -15,7 +15,7 @@ import random
 import re
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.place import Place
@@ -87,20 +87,19 @@ class Lease:
     @property
     def holder(self) -> str:
         """Return the host that had the lease at the last look, or an empty string."""
-        return decode(self._seen, self._own.seconds).host if self._seen else ""
+        return self._decode(self._seen).host if self._seen else ""
 
     def look(self) -> State:
         """Read the lease."""
         data = self.place.read(self._name, LARGEST)
         now = time.monotonic()
-        last = decode(self._seen, self._own.seconds) if self._seen else None
-        was_held = last is not None and last.token != FREE
+        was_held = bool(self._seen) and self._decode(self._seen or b"").token != FREE
         if data != self._seen:
             self._seen, self._since = data, now
         self.is_done = was_held and data is None
         if data is None:
             return State.FREE
-        held = decode(data, self._own.seconds)
+        held = self._decode(data)
         self.is_done = was_held and held.token == FREE and held.failures == 0
         if held.failures >= MOST_FAILURES:
             return State.HOPELESS
@@ -111,9 +110,9 @@ class Lease:
         seen = self._seen
         failures = 0
         if seen is not None:
-            held = decode(seen, self._own.seconds)
+            held = self._decode(seen)
             failures = held.failures + (held.token != FREE)
-        own = Holder(self._own.token, self._own.host, 1, self._own.seconds, failures)
+        own = replace(self._own, counter=1, failures=failures)
         text = own.encode()
         began = time.monotonic()
         if seen is None:
@@ -136,8 +135,8 @@ class Lease:
         """Renew the lease. A lease that another process has taken meanwhile is given up."""
         if self._mine is None:
             return
-        own = self._own
-        text = Holder(own.token, own.host, own.counter + 1, own.seconds, own.failures).encode()
+        own = replace(self._own, counter=self._own.counter + 1)
+        text = own.encode()
         data = self.place.read(self._name, LARGEST)
         if data is None:  # the store has forgotten it, for example after a restart
             is_mine = self.place.create(self._name, text, own.seconds)
@@ -147,8 +146,8 @@ class Lease:
             is_mine = False
         if is_mine is False:
             self._mine = None
-            return
-        self._own, self._mine = Holder(own.token, own.host, own.counter + 1, own.seconds, own.failures), text
+        else:
+            self._own, self._mine = own, text
 
     def release(self, is_made: bool) -> None:
         """Let others have the lease, since the entry is there or this process ends without one."""
@@ -166,4 +165,7 @@ class Lease:
         self.place.replace(self._name, data, free.encode(), _KEPT)
 
     def _is_own(self, data: bytes) -> bool:
-        return decode(data, 0).token == self._own.token
+        return self._decode(data).token == self._own.token
+
+    def _decode(self, data: bytes) -> Holder:
+        return decode(data, self._own.seconds)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from _lazyck.errors import FormatError, LazyckError
 from _lazyck.remote.backends import open_store
-from _lazyck.remote.compression import decompressed
+from _lazyck.remote.contents import decompressed
 from _lazyck.remote.down import ALL, WRITES, Memory
 from _lazyck.remote.exchange import Work, current
 from _lazyck.remote.store import Store, StoreError
@@ -92,7 +92,7 @@ class Place:
 
     def write_file(self, name: str, path: str, size: int) -> None:
         """Write a file as an object."""
-        self._do(lambda store: store.write_file(name, path, size), self._times.whole(size), WRITES)
+        self._do(lambda store: store.write_file(name, path), self._times.whole(size), WRITES)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
         """Create an object like `Store.create`."""

@@ -14,7 +14,7 @@ from typing import Any
 from _lazyck.remote.bounded_socket import BoundedSocket, hold
 from _lazyck.remote.exchange import current
 from _lazyck.remote.extras import need
-from _lazyck.remote.store import CHUNK, read_token
+from _lazyck.remote.store import CHUNK, Store, read_token
 from _lazyck.remote.tiers import Tier, Times
 
 _PREFIX = "lazyck/"
@@ -25,13 +25,13 @@ redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
 return 1"""
 
 
-class RedisStore:
+class RedisStore(Store):
     """One database of a Redis server. Leases there expire by themselves."""
 
     def __init__(self, tier: Tier, times: Times) -> None:
         redis = need("redis", "remote-redis", tier.label)
         connections = need("redis.connection", "remote-redis", tier.label)
-        token = read_token(tier)
+        token = read_token(tier.token_file, tier.label)
         is_tls = tier.scheme == "rediss"
         pool = redis.ConnectionPool.from_url(
             tier.url,
@@ -47,7 +47,7 @@ class RedisStore:
             **({"password": token} if token else {}),
         )
         # An argument beside the URL would not do, because the URL's scheme takes precedence.
-        pool.connection_class = _bounded_tls(connections) if is_tls else _bounded(connections)
+        pool.connection_class = _bounded(connections, is_tls)
         self._client: Any = redis.Redis(connection_pool=pool)
 
     def read(self, name: str, most: int) -> Iterator[bytes] | None:
@@ -63,7 +63,7 @@ class RedisStore:
     def write(self, name: str, data: bytes) -> None:
         self._client.set(_PREFIX + name, data)
 
-    def write_file(self, name: str, path: str, size: int) -> None:
+    def write_file(self, name: str, path: str) -> None:
         part = f"{_PREFIX}part/{secrets.token_hex(16)}"
         try:
             with open(path, "rb") as f:
@@ -100,23 +100,16 @@ class RedisStore:
         return found
 
 
-def _bounded(connections: Any) -> Any:
-    class Connection(connections.Connection):  # type: ignore[misc]
-        def _connect(self) -> Any:
-            current().check()
-            return BoundedSocket(hold(super()._connect()))
-
-    return Connection
-
-
-def _bounded_tls(connections: Any) -> Any:
+def _bounded(connections: Any, is_tls: bool) -> Any:
     class Held(connections.Connection):  # type: ignore[misc]
         def _connect(self) -> Any:
             current().check()
             return hold(super()._connect())
 
-    # This class puts TLS around the connection of the next class.
-    class Connection(connections.SSLConnection, Held):  # type: ignore[misc]
+    # The first class puts TLS around the connection of the next class.
+    bases: Any = (connections.SSLConnection, Held) if is_tls else (Held,)
+
+    class Connection(*bases):  # type: ignore[misc]
         def _connect(self) -> Any:
             return BoundedSocket(super()._connect())
 

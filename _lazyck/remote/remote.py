@@ -30,16 +30,12 @@ _HINT = f"set {abi.ENV_TRUST} to its builder's public key, or call the tier trus
 _ABSENT = "there are no such contents"
 
 
-def _ignore(_text: str) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Listener:
     """Gets reports of refused entries and skipped tiers. None of them is an error."""
 
-    refused: Callable[[str], None] = _ignore
-    skipped: Callable[[str], None] = _ignore
+    refused: Callable[[str], None] = lambda _: None
+    skipped: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from _lazyck.remote import web
 from _lazyck.remote.extras import need
-from _lazyck.remote.store import CHUNK, StoreError
+from _lazyck.remote.store import CHUNK, Store, StoreError
 from _lazyck.remote.tiers import Tier, Times
 
 _EXTRA = "remote-s3"
 
 
-class S3Store:
+class S3Store(Store):
     """A bucket, or a place in one. Credentials are what Amazon's own tools take."""
 
     def __init__(self, tier: Tier, times: Times) -> None:
@@ -42,17 +42,13 @@ class S3Store:
     def write(self, name: str, data: bytes) -> None:
         self._put(name, data)
 
-    def write_file(self, name: str, path: str, size: int) -> None:
+    def write_file(self, name: str, path: str) -> None:
         with open(path, "rb") as f:
             self._put(name, f)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
         # Some stores with S3's interface ignore the condition.
         return None if self._put(name, data, IfNoneMatch="*") else False
-
-    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
-        self.write(name, new)
-        return None
 
     def delete(self, name: str) -> bool:
         self._ask("delete_object", name)

@@ -28,6 +28,11 @@ class Signer:
     public: str
     _key: Any
 
+    @classmethod
+    def of(cls, key: Any) -> Signer:
+        """Return the signer with this key of `cryptography`."""
+        return cls(base64.b64encode(key.public_key().public_bytes_raw()).decode(), key)
+
     def sign(self, statement: bytes) -> Signature:
         """Sign a statement."""
         return Signature(self.public, base64.b64encode(self._key.sign(statement)).decode())
@@ -95,7 +100,7 @@ def read_signer(path: Path) -> Signer:
         raise UsageError(f"{path}: not a private key without a password", "make one: lazyck cache keygen FILE") from e
     if not isinstance(key, _ed25519().Ed25519PrivateKey):
         raise UsageError(f"{path}: not an Ed25519 key", "make one: lazyck cache keygen FILE")
-    return Signer(base64.b64encode(key.public_key().public_bytes_raw()).decode(), key)
+    return Signer.of(key)
 
 
 def make_key(path: Path) -> Signer:
@@ -109,7 +114,7 @@ def make_key(path: Path) -> Signer:
             f.write(pem)
     except FileExistsError as e:
         raise UsageError(f"{path} is there already", "give another name; --public prints the key of this one") from e
-    return Signer(base64.b64encode(key.public_key().public_bytes_raw()).decode(), key)
+    return Signer.of(key)
 
 
 def _read(path: Path, what: str, forbidden: int, why: str, remedy: str) -> bytes:

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 from _lazyck.errors import RemoteError
-from _lazyck.remote.tiers import Tier
 
 CHUNK = 1 << 20
 UNKNOWN_SIZE = -1
@@ -31,7 +31,7 @@ class Store(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Write the object, whether it exists or not."""
 
-    def write_file(self, name: str, path: str, size: int) -> None:
+    def write_file(self, name: str, path: str) -> None:
         """Write the object from a file, whether it exists or not."""
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
@@ -41,19 +41,19 @@ class Store(Protocol):
 
     def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
         """Replace the object if it is `old`. The result is like that of `create`."""
+        self.write(name, new)
+        return None
 
     def delete(self, name: str) -> bool:
         """Delete the object. Return False if the store cannot."""
 
 
-def read_token(tier: Tier) -> str:
-    """Return the password in a tier's token file, or an empty string if the tier names none. Raises
-    `UsageError`."""
-    if not tier.token_file:
+def read_token(path: str, label: str) -> str:
+    """Return the password in the token file of a tier or service, or an empty string if it names
+    none. Raises `UsageError`."""
+    if not path:
         return ""
-    from pathlib import Path
-
     from _lazyck.remote.sign import read_private
 
-    lines = read_private(Path(tier.token_file), f"the token of {tier.label}").decode("ascii", "replace").split()
-    return lines[0] if lines else ""
+    words = read_private(Path(path), f"the token of {label}").decode("ascii", "replace").split()
+    return words[0] if words else ""

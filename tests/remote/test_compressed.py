@@ -12,7 +12,7 @@ from driver import ENTRY, Host, entry_bytes, entry_file, python_path
 
 from _lazyck.errors import FormatError
 from _lazyck.remote import Remote
-from _lazyck.remote.compression import decompressed
+from _lazyck.remote.contents import decompressed
 from _lazyck.remote.record import Record, decode
 
 zstandard: Any = pytest.importorskip("zstandard", reason="needs lazyck[remote]")

@@ -8,7 +8,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
@@ -16,9 +15,9 @@ from _lazyck.errors import FormatError, RemoteError
 from _lazyck.prebuild.reapi.endpoint import Endpoint
 from _lazyck.prebuild.reapi.messages import METHODS, SHA256, ZSTD, messages
 from _lazyck.prebuild.reapi.tree import Blobs, Digest
-from _lazyck.remote.compression import compressed, decompressed
+from _lazyck.remote.contents import compressed, decompressed
 from _lazyck.remote.extras import need
-from _lazyck.remote.sign import read_private
+from _lazyck.remote.store import read_token
 from _lazyck.remote.tiers import Times
 from _lazyck.visible import visible
 
@@ -81,10 +80,8 @@ class Client:
         self._lock = threading.Lock()
         self._streams: set[Any] = set()
         self._is_stopped = False
-        self._metadata: list[tuple[str, str]] = []
-        if endpoint.token_file:
-            data = read_private(Path(endpoint.token_file), f"the token of {endpoint.label}")
-            self._metadata = [("authorization", f"Bearer {(data.decode('ascii', 'replace').split() or [''])[0]}")]
+        token = read_token(endpoint.token_file, endpoint.label)
+        self._metadata = [("authorization", f"Bearer {token}")] if endpoint.token_file else []
         options = [
             ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
             ("grpc.primary_user_agent", "lazyck"),
