@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from _lazyck import abi, proc
 from _lazyck.config import runtime_source, tools_dir
@@ -95,26 +96,33 @@ def entries(
     """Return what the cache has of the selected blobs, for one set of archs. Cached entries have
     been verified whole."""
     names = [b.name for b in selection.blobs]
-    if not names:
-        return []
     if broken := [n for n in names if not n or "\n" in n]:
         raise FormatError(
             f"{manifest_file}: the blob name '{broken[0]}' is empty or has a line break",
             "the manifest is damaged, or not written by lazyck",
         )
+    return status(rt, manifest_file, names, archs, env) if names else []
+
+
+def status(
+    rt: Path, manifest_file: Path, names: Iterable[str], archs: Sequence[str], env: Mapping[str, str]
+) -> list[Entry]:
+    """Return what the cache has of the blobs and kernels of these names."""
+    found = []
+    for r in _rows("status", rt, manifest_file, names, archs, env):
+        own = () if r["arch"] == "any" else tuple(r["arch"].split("+"))
+        found.append(Entry(r["name"], own, r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"]))
+    return found
+
+
+def _rows(
+    verb: str, rt: Path, manifest_file: Path, names: Iterable[str], archs: Sequence[str], env: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of JSON that `lazyck-rt` prints about these blobs."""
     with listed(names) as words:
-        argv = [*rt_words(rt, "status", manifest_file, archs), *words]
+        argv = [*rt_words(rt, verb, manifest_file, archs), *words]
         out = proc.check("reading the cache", argv, env=env).stdout
-    rows = [json.loads(line) for line in out.splitlines()]
-    return [
-        Entry(r["name"], _archs_in(r["arch"]), r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"])
-        for r in rows
-    ]
-
-
-def _archs_in(label: str) -> tuple[str, ...]:
-    """Return the archs that the runtime's word for them names."""
-    return () if label == "any" else tuple(label.split("+"))
+    yield from map(json.loads, out.splitlines())
 
 
 def known_kernels(
@@ -124,10 +132,7 @@ def known_kernels(
     units are cached."""
     blobs = {b.name: b for b in selection.blobs if b.units}
     for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
-        with listed(blobs) as words:
-            argv = [*rt_words(rt, "kernels", manifest_file, archs), *words]
-            out = proc.check("reading the cache", argv, env=env).stdout
-        for row in map(json.loads, out.splitlines()):
+        for row in _rows("kernels", rt, manifest_file, blobs, archs, env):
             yield row["blob"], replace(part_of(blobs[row["blob"]], row["name"]), symbols=(row["symbol"],))
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from _lazyck.errors import FormatError, LazyckError
-from _lazyck.remote.backends import open_store
 from _lazyck.remote.contents import decompressed
 from _lazyck.remote.down import ALL, WRITES, Memory
 from _lazyck.remote.exchange import Work, current
-from _lazyck.remote.store import Store, StoreError
+from _lazyck.remote.store import Store, StoreError, open_store
 from _lazyck.remote.tiers import Tier, Times
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 from _lazyck import abi
 from _lazyck.config import seconds
 from _lazyck.errors import UsageError
-from _lazyck.remote.backends import DIRECTORY, Backend, backend_of
+from _lazyck.remote.store import DIRECTORY, Backend, backend_of
 
 _MOST_TIERS = 8
 _VALUES = {"token-file": r"/.*", "endpoint": r"https?://[\w.:\[\]-]+/?"}

@@ -13,7 +13,7 @@ from support import Lazyck, running
 from tap import serving_store, tapped
 
 from _lazyck.errors import UsageError
-from _lazyck.prebuild.farm.orders import settings_for_workers
+from _lazyck.prebuild.farm.messages import settings_for_workers
 
 pytest.importorskip("distributed", reason="needs lazyck[farm]")
 pytest.importorskip("requests", reason="needs lazyck[remote]")

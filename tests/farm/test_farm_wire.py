@@ -16,8 +16,7 @@ import pytest
 from _lazyck.errors import BuildError, FormatError
 from _lazyck.prebuild.entries import keep_log
 from _lazyck.prebuild.farm.guard import LoadingRefusedError, describe, refusing_pickles
-from _lazyck.prebuild.farm.orders import Made, Order, Report, Visit
-from _lazyck.prebuild.farm.wire import LARGEST_ANSWER, decode_message, encode_message
+from _lazyck.prebuild.farm.messages import LARGEST_ANSWER, Made, Order, Report, Visit, decode_message, encode_message
 from _lazyck.prebuild.farm.worker import answer_order, answer_visit, stop
 
 RUN, KEY, BUNDLE = "0123456789abcdef", "0" * 32, "a" * 64

@@ -11,8 +11,7 @@ from typing import Any
 from _lazyck.errors import FormatError
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild.farm.guard import describe
-from _lazyck.prebuild.farm.orders import Order, Report, Visit
-from _lazyck.prebuild.farm.wire import LARGEST_ANSWER, T, decode_message, encode_message
+from _lazyck.prebuild.farm.messages import LARGEST_ANSWER, Order, Report, T, Visit, decode_message, encode_message
 from _lazyck.prebuild.farm.worker import answer_visit
 from _lazyck.runtime.objects import source_digest
 from _lazyck.visible import visible

@@ -27,7 +27,7 @@ from _lazyck.prebuild.entries import Entry, keep_cost, keep_log, make_room, tool
 from _lazyck.prebuild.farm.cluster import connected
 from _lazyck.prebuild.farm.crew import Crew, Member, read_answer
 from _lazyck.prebuild.farm.guard import Guard, describe
-from _lazyck.prebuild.farm.orders import Made, Order, Visit, settings_for_workers
+from _lazyck.prebuild.farm.messages import Made, Order, Visit, settings_for_workers
 from _lazyck.prebuild.farm.parcel import pack, parcel_files
 from _lazyck.prebuild.farm.worker import answer_order, stop
 from _lazyck.prebuild.local import failure_of, interruptible

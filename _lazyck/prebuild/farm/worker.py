@@ -3,12 +3,11 @@ of its threads.
 
 Functions of this module run in the worker's process, where they are found by name. They return
 values and never raise on purpose, so that an error of the worker is not taken for a fault of dask.
-wire.py defines the messages.
+messages.py defines the messages.
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time
@@ -20,13 +19,21 @@ from _lazyck.config import environment
 from _lazyck.costs import read_last
 from _lazyck.directory import RefusedError, opened_in
 from _lazyck.errors import LazyckError, of_unexpected
-from _lazyck.layout import log_of, root_of
 from _lazyck.manifest import decode as decode_manifest
 from _lazyck.prebuild.compilers import local_compiler
-from _lazyck.prebuild.entries import rt_words, tool
-from _lazyck.prebuild.farm.orders import OF_KEY, OF_TRAVEL, Made, Order, Report, Visit
+from _lazyck.prebuild.entries import Entry, rt_words, status, tool
+from _lazyck.prebuild.farm.messages import (
+    LONGEST_TEXT,
+    OF_KEY,
+    OF_TRAVEL,
+    Made,
+    Order,
+    Report,
+    Visit,
+    decode_message,
+    encode_message,
+)
 from _lazyck.prebuild.farm.parcel import unpacked
-from _lazyck.prebuild.farm.wire import LONGEST_TEXT, decode_message, encode_message
 from _lazyck.remote import EntryName, Listener, Remote
 from _lazyck.runtime.objects import source_digest
 
@@ -101,23 +108,21 @@ def _make(order: Order, host: str, begin: float) -> Made:
     # gets no remote.
     env = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, abi.ENV_JIT, abi.ENV_REMOTE)}
     env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")
-    words = ["--", order.blob]
-    argv = [*rt_words(rt, "status", manifest_file, order.archs), *words]
-    row = json.loads(proc.check("looking for an entry", argv, env=env).stdout)
-    if row["key"] != order.key:
-        return Made(host, problem=f"its key is {row['key']} there, but {order.key} here")
-    name, path = EntryName(row["key"], row["entry"]), Path(row["path"])
+    (entry,) = status(rt, manifest_file, [order.blob], order.archs, env)
+    if entry.key != order.key:
+        return Made(host, problem=f"its key is {entry.key} there, but {order.key} here")
     _prepare_preamble(order, rt, manifest_file, env)
-    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), "--quiet", *words], env=env)
+    words = ["--quiet", "--", order.blob]
+    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), *words], env=env)
     while running.poll() is None:
         if order.run in _stopped:
             running.stop()
             return Made(host, is_stopped=True)
         time.sleep(_TICK)
     ended = running.stop()
-    log = _tail(log_of(path))
-    cost = read_last(root_of(path), name.library, name.blob, name.archs) if ended == 0 else None
-    if ended == 0 and not _push(remote, name, path, cost):
+    log = _tail(entry)
+    cost = read_last(entry.root, *entry.cost_key) if ended == 0 else None
+    if ended == 0 and not _push(remote, entry, cost):
         return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
     return Made(host, ended, _short(running.tail), log, cost, seconds=time.monotonic() - begin)
 
@@ -126,14 +131,14 @@ def _short(text: str) -> str:
     return text[-LONGEST_TEXT:]
 
 
-def _push(remote: Remote, name: EntryName, path: Path, cost: tuple[float, int] | None) -> tuple[str, ...]:
-    with opened_in(root_of(path), path) as own:
-        return remote.push(name, Path(f"/proc/self/fd/{own.fileno()}"), *(cost or ()))
+def _push(remote: Remote, entry: Entry, cost: tuple[float, int] | None) -> tuple[str, ...]:
+    with opened_in(entry.root, entry.path) as own:
+        return remote.push(EntryName(entry.key, entry.place), Path(f"/proc/self/fd/{own.fileno()}"), *(cost or ()))
 
 
-def _tail(path: Path) -> str:
+def _tail(entry: Entry) -> str:
     try:
-        with opened_in(root_of(path), path) as log:
+        with opened_in(entry.root, entry.log) as log:
             log.seek(max(0, log.seek(0, 2) - LONGEST_TEXT))
             return log.read(LONGEST_TEXT).decode(errors="replace")
     except (RefusedError, OSError):

@@ -1,21 +1,23 @@
-"""Describe the compile of one entry as an action of the service. Pure, but for `Inputs.read`."""
+"""Describe the compile of one entry as an action of the service. Its files are a Merkle tree, in
+which each directory is named by the digest of its listing. Pure, but for `Inputs.read`."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from _lazyck import abi
 from _lazyck.errors import BuildError
 from _lazyck.manifest import Manifest, encode
-from _lazyck.prebuild.farm.orders import OF_KEY
+from _lazyck.prebuild.farm.messages import OF_KEY
 from _lazyck.prebuild.farm.parcel import BUNDLE, parcel_files, sha256_of
 from _lazyck.prebuild.reapi.endpoint import Endpoint
 from _lazyck.prebuild.reapi.messages import messages
-from _lazyck.prebuild.reapi.tree import Blobs, Digest, Input, Link, make_tree
 from _lazyck.quantities import seconds_of
 
 TOOL = "lazyck-rt"
@@ -25,6 +27,102 @@ MADE, LOG, COST = "made/entry", "made/log", "made/cost"
 # The words of a recipe are looked up here on a worker, if they have no directory of their own.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _GRACE = 60  # seconds that an action may take besides its compile
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What the service calls a content: its SHA-256 and its size in bytes."""
+
+    hash: str
+    size: int
+
+    @classmethod
+    def of(cls, data: bytes) -> Digest:
+        """Return the digest of `data`."""
+        return cls(hashlib.sha256(data).hexdigest(), len(data))
+
+    @classmethod
+    def read(cls, message: Any) -> Digest:
+        """Return the digest in a message."""
+        return cls(message.hash, message.size_bytes)
+
+    def message(self) -> Any:
+        """Return the message of this digest."""
+        return messages().Digest(hash=self.hash, size_bytes=self.size)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file that an action reads: its digest, and whether it is a program."""
+
+    digest: Digest
+    is_program: bool = False
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link among the inputs."""
+
+    target: str
+
+
+@dataclass
+class _Node:
+    files: dict[str, Input] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
+    below: dict[str, _Node] = field(default_factory=dict)
+
+
+def make_tree(inputs: Mapping[str, Input | Link]) -> tuple[Digest, dict[Digest, bytes]]:
+    """Return the digest of the root, and the listing of each directory by its digest.
+
+    `inputs` maps paths below the root, without `.` and `..`, to what is there. The order of names
+    in a listing is the one that the API requires, so that equal trees have equal digests.
+    """
+    root = _Node()
+    for path, what in inputs.items():
+        *directories, name = path.split("/")
+        node = root
+        for part in directories:
+            node = node.below.setdefault(part, _Node())
+        if isinstance(what, Link):
+            node.links[name] = what
+        else:
+            node.files[name] = what
+    listings: dict[Digest, bytes] = {}
+    return _list(root, listings), listings
+
+
+def _list(node: _Node, listings: dict[Digest, bytes]) -> Digest:
+    m = messages()
+    listing = m.Directory()
+    for name, file in sorted(node.files.items(), key=_by_bytes):
+        listing.files.add(name=name, digest=file.digest.message(), is_executable=file.is_program)
+    for name, below in sorted(node.below.items(), key=_by_bytes):
+        listing.directories.add(name=name, digest=_list(below, listings).message())
+    for name, link in sorted(node.links.items(), key=_by_bytes):
+        listing.symlinks.add(name=name, target=link.target)
+    data: bytes = listing.SerializeToString(deterministic=True)
+    digest = Digest.of(data)
+    listings[digest] = data
+    return digest
+
+
+def _by_bytes(item: tuple[str, object]) -> bytes:
+    return item[0].encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True)
+class Blobs:
+    """Contents to upload: files on this machine, and data in memory."""
+
+    files: Mapping[Digest, Path] = field(default_factory=dict)
+    data: Mapping[Digest, bytes] = field(default_factory=dict)
+
+    @property
+    def digests(self) -> list[Digest]:
+        """Return what all of them are called."""
+        return [*self.files, *self.data]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import IO, Any
 from uuid import uuid4
 
 from _lazyck.errors import FormatError, RemoteError
+from _lazyck.prebuild.reapi.action import Blobs, Digest
 from _lazyck.prebuild.reapi.endpoint import Endpoint
 from _lazyck.prebuild.reapi.messages import METHODS, SHA256, ZSTD, messages
-from _lazyck.prebuild.reapi.tree import Blobs, Digest
 from _lazyck.remote.contents import compressed, decompressed
 from _lazyck.remote.extras import need
 from _lazyck.remote.store import read_token

@@ -19,16 +19,14 @@ from _lazyck.errors import BuildError, LazyckError
 from _lazyck.files import write_through
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild.entries import Entry, keep_cost, keep_log, make_room, tool
-from _lazyck.prebuild.farm.orders import Made
-from _lazyck.prebuild.farm.wire import LONGEST_TEXT
+from _lazyck.prebuild.farm.messages import LONGEST_TEXT, Made
 from _lazyck.prebuild.local import failure_of, interruptible
 from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from _lazyck.prebuild.progress import Reporter, State
-from _lazyck.prebuild.reapi.action import COST, LOG, MADE, Inputs, compile_seconds, make_action
+from _lazyck.prebuild.reapi.action import COST, LOG, MADE, Digest, Inputs, compile_seconds, make_action
 from _lazyck.prebuild.reapi.client import Client, ServiceError
 from _lazyck.prebuild.reapi.endpoint import Endpoint, parse_endpoint, require_trust
 from _lazyck.prebuild.reapi.messages import COMPLETED, EXECUTING
-from _lazyck.prebuild.reapi.tree import Digest
 from _lazyck.remote.entry_name import answers_to
 from _lazyck.remote.record import LARGEST_ENTRY
 from _lazyck.remote.tiers import read_times
