@@ -103,12 +103,9 @@ class Names:
             tail = os.path.normpath(name).lstrip("/")
             exact = {i for i in found if _same_tail(self._manifest.blobs[i].source, tail)}
             return exact or found
-        return found or self._matching(name)
-
-    def _matching(self, pattern: str) -> set[int]:
-        if not any(c in pattern for c in "*?["):
-            return set()
-        return set().union(*(found for key, found in self._index.items() if fnmatch.fnmatchcase(key, pattern)))
+        if not found and any(c in name for c in "*?["):
+            return set().union(*(found for key, found in index.items() if fnmatch.fnmatchcase(key, name)))
+        return found
 
 
 def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bool = False) -> Selection:
@@ -124,7 +121,6 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
         raise UsageError("no blob named", "name blobs, or give --blob-list FILE or --all")
     names = Names(manifest)
     chosen: set[int] = set(range(len(manifest.blobs))) if every else set()
-    with_kernels = sources_with_kernels(manifest)
     parts: dict[str, int] = {}
     unknown = []
     for name in wanted:
@@ -138,7 +134,12 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
         chosen -= set(parts.values())
     if unknown:
         raise UnknownBlobs(unknown, manifest.library, sorted(names.own))
-    for whole, own in with_kernels.items():
+    wholes = {b.unit: i for i, b in enumerate(manifest.blobs) if b.is_whole}
+    kernels_of: dict[int, set[int]] = {i: set() for i in wholes.values()}
+    for i, blob in enumerate(manifest.blobs):
+        if blob.is_kernel and blob.unit in wholes:
+            kernels_of[wholes[blob.unit]].add(i)
+    for whole, own in kernels_of.items():
         if kernels and whole in chosen:
             chosen = (chosen - {whole}) | own
         elif not kernels and (whole in chosen or (own and own <= chosen)):
@@ -150,16 +151,6 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
 def part_of(blob: BlobRecord, name: str) -> BlobRecord:
     """Return the part of `blob` that is called `name`, as far as the manifest tells."""
     return replace(blob, name=name, symbols=(name,), kernel=f"{blob.name}\t{name}", units=None)
-
-
-def sources_with_kernels(manifest: Manifest) -> dict[int, set[int]]:
-    """Map each row that stands for all kernels of a source to the rows of these kernels."""
-    wholes = {b.unit: i for i, b in enumerate(manifest.blobs) if b.is_whole}
-    found: dict[int, set[int]] = {i: set() for i in wholes.values()}
-    for i, blob in enumerate(manifest.blobs):
-        if blob.is_kernel and blob.unit in wholes:
-            found[wholes[blob.unit]].add(i)
-    return found
 
 
 def _same_tail(source: str, given: str) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from _lazyck.abi import archs_in_name
@@ -29,6 +29,15 @@ class Range:
     low: float
     likely: float
     high: float
+
+    def __str__(self) -> str:
+        """Format it as `20 m 05 s`, with its bounds in brackets unless they are equal."""
+        bounds = f" ({show_seconds(self.low)} to {show_seconds(self.high)})" if self.low != self.high else ""
+        return show_seconds(self.likely) + bounds
+
+    def rounded(self) -> dict[str, float]:
+        """Return the members, for JSON."""
+        return {name: round(value, 1) for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -96,18 +105,14 @@ def gather(entries: Sequence[Entry], costs: Costs, from_scratch: bool = False) -
     return Work(len(entries) - len(wanted), tuple(jobs), tuple(sorted(basis)), is_other)
 
 
-def draw(work: Work, number: int) -> list[Task]:
-    """Return one possible set of tasks. What was never compiled takes a time from a resampled
-    basis. Each number always gives the same set."""
-    dice = random.Random(number)
-    basis = dice.choices(work.basis, k=len(work.basis)) if work.basis else [0.0]
-    scale = dice.uniform(0.5, 2.0) if len(work.basis) < _FEW else 1.0
-    return [Task(dice.choice(basis) * scale if j.seconds is None else j.seconds, j.kib) for j in work.jobs]
-
-
-def draws(work: Work) -> list[list[Task]]:
-    """Return several possible sets of tasks, or one if nothing is a guess."""
-    return [draw(work, i) for i in range(_DRAWS if work.guessed else 1)]
+def draws(work: Work) -> Iterator[list[Task]]:
+    """Yield several possible sets of tasks, always the same ones, or one if nothing is a guess.
+    What was never compiled takes a time from a resampled basis."""
+    for number in range(_DRAWS if work.guessed else 1):
+        dice = random.Random(number)
+        basis = dice.choices(work.basis, k=len(work.basis)) if work.basis else [0.0]
+        scale = dice.uniform(0.5, 2.0) if len(work.basis) < _FEW else 1.0
+        yield [Task(dice.choice(basis) * scale if j.seconds is None else j.seconds, j.kib) for j in work.jobs]
 
 
 def spread(values: Sequence[float]) -> Range:
@@ -141,28 +146,19 @@ def longest(work: Work) -> list[Known]:
     return sorted(known, key=lambda j: -(j.seconds or 0))[:_SHOWN]
 
 
-def show_range(r: Range) -> str:
-    """Format a range as `20 m 05 s`, with its bounds in brackets unless they are equal."""
-    if r.low == r.high:
-        return show_seconds(r.likely)
-    return f"{show_seconds(r.likely)} ({show_seconds(r.low)} to {show_seconds(r.high)})"
-
-
 def render(work: Work, forecasts: Sequence[Forecast]) -> str:
     """Render what `lazyck prebuild plan` prints."""
     count = counted(len(work.jobs) + work.cached, "entry", "entries")
     if not work.jobs:
         return f"{count}, all cached already: nothing to compile (--from-scratch plans as if nothing were)\n"
-    lines = [
-        f"{count}, {work.cached} cached already, {len(work.jobs)} to compile: {show_range(total(work))} of compiles"
-    ]
+    lines = [f"{count}, {work.cached} cached already, {len(work.jobs)} to compile: {total(work)} of compiles"]
     lines += [f"  {line}" for line in _bases(work)]
     rows = [("workers", "jobs each", "memory each", "time", "efficiency", "not less than")]
     for f in forecasts:
         memory = "not considered" if f.fleet.memory_kib is None else show_kib(f.fleet.memory_kib)
         bound = "the longest alone" if f.least * f.fleet.total_places > total(work).likely * 1.001 else "all slots busy"
         rows.append((
-            str(f.fleet.workers), str(f.fleet.places), memory, show_range(f.seconds), f"{f.efficiency:.0%}",
+            str(f.fleet.workers), str(f.fleet.places), memory, str(f.seconds), f"{f.efficiency:.0%}",
             f"{show_seconds(f.least)}, {bound}",
         ))  # fmt: skip
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -172,7 +168,11 @@ def render(work: Work, forecasts: Sequence[Forecast]) -> str:
         lines += ["", f"{large} {need} more memory than that, and {are} compiled alone on a worker"]
     if shown := longest(work):
         lines += ["", "longest:"]
-        lines += [f"  {show_seconds(j.seconds or 0):>9}  {_title(j)}" for j in shown]
+        lines += [
+            f"  {show_seconds(j.seconds or 0):>9}  {visible(j.entry.name)}"
+            f" ({visible(j.entry.shown_arch)}, {show_kib(j.kib)})"
+            for j in shown
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -191,13 +191,8 @@ def _bases(work: Work) -> list[str]:
     return lines
 
 
-def _title(job: Known) -> str:
-    return f"{visible(job.entry.name)} ({visible(job.entry.shown_arch)}, {show_kib(job.kib)})"
-
-
 def to_json(work: Work, forecasts: Sequence[Forecast]) -> str:
     """Return the forecasts as one JSON object."""
-    whole = total(work)
     return json.dumps({
         "total": len(work.jobs) + work.cached,
         "cached": work.cached,
@@ -205,7 +200,7 @@ def to_json(work: Work, forecasts: Sequence[Forecast]) -> str:
         "of_other_archs": sum(j.is_of_other_archs for j in work.jobs),
         "guessed": work.guessed,
         "basis": list(work.basis) if work.guessed else [],
-        "core_seconds": _range_to_json(whole),
+        "core_seconds": total(work).rounded(),
         "longest": [
             {"blob": j.entry.name, "arch": j.entry.shown_arch, "seconds": j.seconds, "memory_kib": j.kib}
             for j in longest(work)
@@ -213,13 +208,9 @@ def to_json(work: Work, forecasts: Sequence[Forecast]) -> str:
         "plans": [
             {
                 "workers": f.fleet.workers, "jobs": f.fleet.places, "memory_kib": f.fleet.memory_kib,
-                "seconds": _range_to_json(f.seconds), "efficiency": round(f.efficiency, 3),
+                "seconds": f.seconds.rounded(), "efficiency": round(f.efficiency, 3),
                 "least_seconds": round(f.least, 1), "too_large": f.too_large,
             }
             for f in forecasts
         ],
     }, indent=1)  # fmt: skip
-
-
-def _range_to_json(r: Range) -> dict[str, float]:
-    return {"low": round(r.low, 1), "likely": round(r.likely, 1), "high": round(r.high, 1)}

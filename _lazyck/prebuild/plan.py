@@ -43,23 +43,13 @@ class Plan:
         """Return how many of them the cache has already."""
         return len(self.entries) - len(self.jobs)
 
-    @property
-    def mean(self) -> float | None:
-        """Return the mean of the known seconds: the guess for jobs of which nothing is known."""
-        known = [j.seconds for j in self.jobs if j.seconds is not None]
-        return sum(known) / len(known) if known else None
-
 
 def make_plan(entries: Iterable[Entry], costs: Costs) -> Plan:
     """Make a plan, longest jobs first, so that no long one is left alone at the end. A blob of
     which nothing is known counts as the mean. Equal jobs keep the manifest's order."""
-    every = tuple(entries)
-    mean = costs.mean or 0.0
-
-    def weight(job: Job) -> float:
-        return mean if job.seconds is None else job.seconds
-
-    jobs = sorted((Job(e, costs.of(*e.cost_key)) for e in every if not e.cached), key=weight, reverse=True)
+    every, mean = tuple(entries), costs.mean or 0.0
+    jobs = [Job(e, costs.of(*e.cost_key)) for e in every if not e.cached]
+    jobs.sort(key=lambda j: mean if j.seconds is None else j.seconds, reverse=True)
     return Plan(every, tuple(jobs))
 
 
@@ -134,15 +124,14 @@ class Outcome:
 
 def outcome_to_json(outcome: Outcome) -> str:
     """Return the outcome as one JSON object."""
-    failed = [
-        {"blob": f.job.entry.name, "arch": f.job.entry.shown_arch, "log": f.log, "error": f.error}
-        for f in outcome.failures
-    ]
     return json.dumps({
         "total": outcome.plan.total,
         "cached": outcome.plan.cached,
         "compiled": outcome.compiled,
-        "failed": failed,
+        "failed": [
+            {"blob": f.job.entry.name, "arch": f.job.entry.shown_arch, "log": f.log, "error": f.error}
+            for f in outcome.failures
+        ],
         "left": outcome.left,
         "seconds": round(outcome.seconds, 3),
         "interrupted": outcome.is_interrupted,

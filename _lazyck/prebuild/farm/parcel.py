@@ -15,7 +15,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
@@ -49,8 +49,10 @@ def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]
         raise BuildError(f"{outside[0]} is not in the library's bundle: workers cannot get it", _HINT)
     if root is None:
         raise BuildError(f"{given}: its bundle is not at {' or '.join(str(r) for r in roots)}", _HINT)
-    files = {f"{BUNDLE}/{p.relative_to(root).as_posix()}": p for p in _files(root / manifest.library)}
-    if not (root / manifest.library / abi.BUNDLE_ARCHIVE).is_file():
+    bundle = root / manifest.library
+    found = (p for p in sorted(bundle.rglob("*")) if p.is_file() and p.relative_to(bundle).parts[0] != abi.BUNDLE_CACHE)
+    files = {f"{BUNDLE}/{p.relative_to(root).as_posix()}": p for p in found}
+    if not (bundle / abi.BUNDLE_ARCHIVE).is_file():
         files |= {f"{BUNDLE}/{s}": root / s for s in sources}
     if any(abi.PH_LIBRARY in w for r in manifest.recipes for w in (*r.compile, *r.link)):
         library = given if is_library else next(iter(sorted(beside.glob(f"{manifest.library}.so*"))), None)
@@ -58,12 +60,6 @@ def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]
             raise BuildError(f"{beside}: {manifest.library}.so is not there, and its blobs are linked to it", _HINT)
         files[library.name] = library
     return files
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    for path in sorted(directory.rglob("*")):
-        if path.is_file() and abi.BUNDLE_CACHE not in path.relative_to(directory).parts[:1]:
-            yield path
 
 
 def pack(target: Path, files: Mapping[str, Path], manifest: Manifest) -> str:

@@ -59,57 +59,36 @@ class Input:
     is_program: bool = False
 
 
-@dataclass(frozen=True)
-class Link:
-    """A symbolic link among the inputs."""
-
-    target: str
-
-
-@dataclass
-class _Node:
-    files: dict[str, Input] = field(default_factory=dict)
-    links: dict[str, Link] = field(default_factory=dict)
-    below: dict[str, _Node] = field(default_factory=dict)
-
-
-def make_tree(inputs: Mapping[str, Input | Link]) -> tuple[Digest, dict[Digest, bytes]]:
+def make_tree(inputs: Mapping[str, Input | str]) -> tuple[Digest, dict[Digest, bytes]]:
     """Return the digest of the root, and the listing of each directory by its digest.
 
-    `inputs` maps paths below the root, without `.` and `..`, to what is there. The order of names
-    in a listing is the one that the API requires, so that equal trees have equal digests.
+    `inputs` maps paths below the root, without `.` and `..`, to a file or the target of a link. The
+    order of names in a listing is the one that the API requires, so that equal trees have equal
+    digests.
     """
-    root = _Node()
+    root: dict[str, Any] = {}
     for path, what in inputs.items():
         *directories, name = path.split("/")
         node = root
         for part in directories:
-            node = node.below.setdefault(part, _Node())
-        if isinstance(what, Link):
-            node.links[name] = what
-        else:
-            node.files[name] = what
+            node = node.setdefault(part, {})
+        node[name] = what
     listings: dict[Digest, bytes] = {}
-    return _list(root, listings), listings
 
+    def add(node: dict[str, Any]) -> Digest:
+        listing = messages().Directory()
+        for name, what in sorted(node.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape")):
+            if isinstance(what, str):
+                listing.symlinks.add(name=name, target=what)
+            elif isinstance(what, Input):
+                listing.files.add(name=name, digest=what.digest.message(), is_executable=what.is_program)
+            else:
+                listing.directories.add(name=name, digest=add(what).message())
+        data: bytes = listing.SerializeToString(deterministic=True)
+        listings[Digest.of(data)] = data
+        return Digest.of(data)
 
-def _list(node: _Node, listings: dict[Digest, bytes]) -> Digest:
-    m = messages()
-    listing = m.Directory()
-    for name, file in sorted(node.files.items(), key=_by_bytes):
-        listing.files.add(name=name, digest=file.digest.message(), is_executable=file.is_program)
-    for name, below in sorted(node.below.items(), key=_by_bytes):
-        listing.directories.add(name=name, digest=_list(below, listings).message())
-    for name, link in sorted(node.links.items(), key=_by_bytes):
-        listing.symlinks.add(name=name, target=link.target)
-    data: bytes = listing.SerializeToString(deterministic=True)
-    digest = Digest.of(data)
-    listings[digest] = data
-    return digest
-
-
-def _by_bytes(item: tuple[str, object]) -> bytes:
-    return item[0].encode("utf-8", "surrogateescape")
+    return add(root), listings
 
 
 @dataclass(frozen=True)
@@ -143,7 +122,7 @@ class Inputs:
         own = f"{BUNDLE}/{manifest.library}/manifest"
         encoded = encode(manifest)
         files = {k: v for k, v in parcel_files(manifest_file, manifest, env).items() if k != own}
-        inputs: dict[str, Input | Link] = {own: Input(Digest.of(encoded))}
+        inputs: dict[str, Input | str] = {own: Input(Digest.of(encoded))}
         paths: dict[Digest, Path] = {}
         try:
             if endpoint.toolchain:
@@ -158,7 +137,7 @@ class Inputs:
         return cls(root, Blobs(paths, {**listings, Digest.of(encoded): encoded}), own)
 
 
-def _files_of_toolchain(home: Path, inputs: dict[str, Input | Link]) -> dict[str, Path]:
+def _files_of_toolchain(home: Path, inputs: dict[str, Input | str]) -> dict[str, Path]:
     """Return the files of a toolchain by their place, and add its links to `inputs`. Raises
     `BuildError` for a link that leads out of it."""
     files = {}
@@ -168,7 +147,7 @@ def _files_of_toolchain(home: Path, inputs: dict[str, Input | Link]) -> dict[str
             target = os.readlink(path)
             if os.path.isabs(target) or not os.path.normpath(path.parent / target).startswith(f"{home}/"):
                 raise BuildError(f"{path}: this link leads out of the toolchain", "name a toolchain that is whole")
-            inputs[place] = Link(target)
+            inputs[place] = target
         elif path.is_file():
             files[place] = path
     return files

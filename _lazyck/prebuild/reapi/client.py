@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import IO, Any
 from uuid import uuid4
 
@@ -29,13 +28,10 @@ _CHUNK = 1 << 20
 _MOST_ASKED = 10_000  # digests in one question
 _LONGEST_TEXT = 300
 _CANCEL_SECONDS = 2.0
-# What may be otherwise in a moment.
-_PASSING = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "UNKNOWN", "CANCELLED", "RESOURCE_EXHAUSTED")
-_LACKS = "FAILED_PRECONDITION"  # contents that it had are gone
-_CODES = (
-    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
-    "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+LACKS = "FAILED_PRECONDITION"  # the code if contents that it had are gone
+# The codes of what may be otherwise in a moment.
+PASSING = (
+    "", LACKS, "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "UNKNOWN", "CANCELLED", "RESOURCE_EXHAUSTED",
 )  # fmt: skip
 
 
@@ -45,28 +41,8 @@ class ServiceError(RemoteError):
 
     def __init__(self, label: str, code: str, text: str, hint: str = "") -> None:
         told = visible(" ".join(text.split()))[:_LONGEST_TEXT]
-        super().__init__(f"{label}: {': '.join(filter(None, (code, told)))}", hint)
+        super().__init__(f"{label}: {': '.join(filter(None, (code, told)))}", hint or _HINTS.get(code, ""))
         self.code = code
-
-    @property
-    def is_passing(self) -> bool:
-        """Return whether another try may succeed."""
-        return self.code in ("", _LACKS, *_PASSING)
-
-    @property
-    def lacks_contents(self) -> bool:
-        """Return whether contents that were uploaded are gone."""
-        return self.code == _LACKS
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the service can take: bytes of a message, and whether contents may be compressed by zstd
-    in streams and in messages."""
-
-    batch: int = _BATCH
-    has_zstd: bool = False
-    has_zstd_in_batch: bool = False
 
 
 class Client:
@@ -76,7 +52,8 @@ class Client:
     def __init__(self, endpoint: Endpoint, times: Times) -> None:
         self._grpc = need("grpc", "reapi", endpoint.label)
         self._m = messages()
-        self._endpoint, self._times = endpoint, times
+        self.label = endpoint.label
+        self._instance, self._times = endpoint.instance, times
         self._lock = threading.Lock()
         self._streams: set[Any] = set()
         self._is_stopped = False
@@ -94,12 +71,8 @@ class Client:
             )
         else:
             self._channel = self._grpc.insecure_channel(endpoint.target, options=options)
-        self._limits = Limits()
-
-    @property
-    def label(self) -> str:
-        """Return what messages call the service."""
-        return self._endpoint.label
+        # Bytes of a message, and whether contents may be compressed in streams and in messages.
+        self._batch, self._has_zstd, self._has_zstd_in_batch = _BATCH, False, False
 
     def stop(self) -> None:
         """End all that is under way, and tell the service that nobody waits for its actions."""
@@ -117,18 +90,16 @@ class Client:
 
     def connect(self) -> None:
         """Ask what the service can do. Raises `ServiceError` if it cannot execute actions."""
-        found = self._ask("get_capabilities", self._m.GetCapabilitiesRequest(instance_name=self._endpoint.instance))
+        found = self._ask("get_capabilities", self._m.GetCapabilitiesRequest(instance_name=self._instance))
         cache, execution = found.cache_capabilities, found.execution_capabilities
         if not execution.exec_enabled:
             raise ServiceError(self.label, "", "it keeps contents, but executes nothing", "name one that has workers")
         if SHA256 not in (*execution.digest_functions, execution.digest_function, *cache.digest_functions):
             raise ServiceError(self.label, "", "it does not know SHA-256", "configure the service for SHA-256")
         most = int(cache.max_batch_total_size_bytes) or _BATCH
-        self._limits = Limits(
-            min(most, _BATCH) - _BESIDE,
-            ZSTD in cache.supported_compressors,
-            ZSTD in cache.supported_batch_update_compressors,
-        )
+        self._batch = min(most, _BATCH) - _BESIDE
+        self._has_zstd = ZSTD in cache.supported_compressors
+        self._has_zstd_in_batch = ZSTD in cache.supported_batch_update_compressors
 
     # -- contents ----------------------------------------------------------------------------------
 
@@ -137,10 +108,10 @@ class Client:
         batch: list[tuple[Digest, bytes]] = []
         size = 0
         for digest in self._missing(blobs.digests):
-            if digest.size + _PER_BLOB > self._limits.batch:
+            if digest.size + _PER_BLOB > self._batch:
                 self._write(digest, blobs)
                 continue
-            if size + digest.size + _PER_BLOB > self._limits.batch:
+            if size + digest.size + _PER_BLOB > self._batch:
                 self._update(batch)
                 batch, size = [], 0
             batch.append((digest, b"".join(_parts_of(digest, blobs))))
@@ -154,7 +125,7 @@ class Client:
         missing: list[Digest] = []
         for at in range(0, len(asked), _MOST_ASKED):
             request = self._m.FindMissingBlobsRequest(
-                instance_name=self._endpoint.instance, blob_digests=[d.message() for d in asked[at : at + _MOST_ASKED]]
+                instance_name=self._instance, blob_digests=[d.message() for d in asked[at : at + _MOST_ASKED]]
             )
             found = self._ask("find_missing", request, _MOST_ASKED * _PER_BLOB)
             missing += [Digest.read(d) for d in found.missing_blob_digests]
@@ -162,11 +133,11 @@ class Client:
 
     def _update(self, batch: list[tuple[Digest, bytes]]) -> None:
         requests = [self._m.Update(digest=digest.message(), data=data) for digest, data in batch]
-        for request in requests if self._limits.has_zstd_in_batch else ():
+        for request in requests if self._has_zstd_in_batch else ():
             packed = b"".join(compressed(iter([request.data])))
             if len(packed) < len(request.data):
                 request.data, request.compressor = packed, ZSTD
-        request = self._m.BatchUpdateBlobsRequest(instance_name=self._endpoint.instance, requests=requests)
+        request = self._m.BatchUpdateBlobsRequest(instance_name=self._instance, requests=requests)
         for response in self._ask("update", request, sum(len(data) for _, data in batch)).responses:
             if response.status.code:
                 raise self._failed(response.status)
@@ -177,7 +148,7 @@ class Client:
         def requests() -> Iterator[Any]:
             parts = _parts_of(digest, blobs)
             at, next_part = 0, b""
-            for part in compressed(parts) if self._limits.has_zstd else parts:
+            for part in compressed(parts) if self._has_zstd else parts:
                 if next_part:
                     yield self._m.WriteRequest(resource_name=name, write_offset=at, data=next_part)
                 at, next_part = at + len(next_part), part
@@ -192,7 +163,7 @@ class Client:
         h, left = hashlib.sha256(), digest.size
         with self._stream("read", request, self._times.whole(digest.size)) as stream, contextlib.suppress(FormatError):
             parts: Iterator[bytes] = (response.data for response in stream)
-            for part in decompressed(parts, digest.size) if self._limits.has_zstd else parts:
+            for part in decompressed(parts, digest.size) if self._has_zstd else parts:
                 left -= len(part)
                 if left < 0:
                     break
@@ -202,15 +173,15 @@ class Client:
             raise ServiceError(self.label, "", "contents that it sent do not match their digest")
 
     def _resource(self, kind: str, digest: Digest) -> str:
-        lead = f"{self._endpoint.instance}/" if self._endpoint.instance else ""
-        form = "compressed-blobs/zstd" if self._limits.has_zstd else "blobs"
+        lead = f"{self._instance}/" if self._instance else ""
+        form = "compressed-blobs/zstd" if self._has_zstd else "blobs"
         return f"{lead}{kind}{form}/{digest.hash}/{digest.size}"
 
     # -- actions -----------------------------------------------------------------------------------
 
     def find_result(self, action: Digest) -> Any:
         """Return the result of an action that was executed before, or None."""
-        request = self._m.GetActionResultRequest(instance_name=self._endpoint.instance, action_digest=action.message())
+        request = self._m.GetActionResultRequest(instance_name=self._instance, action_digest=action.message())
         try:
             return self._ask("get_result", request)
         except ServiceError as e:
@@ -226,7 +197,7 @@ class Client:
         There is no limit on the time, since actions may wait for a worker: `stop` ends it.
         """
         request: Any = self._m.ExecuteRequest(
-            instance_name=self._endpoint.instance, action_digest=action.message(), skip_cache_lookup=is_anew
+            instance_name=self._instance, action_digest=action.message(), skip_cache_lookup=is_anew
         )
         method, name = "execute", ""
         while True:
@@ -274,7 +245,7 @@ class Client:
         try:
             return self._call(method)(request, timeout=seconds, metadata=self._metadata)
         except self._grpc.RpcError as e:
-            raise ServiceError(self.label, e.code().name, e.details() or "", _HINTS.get(e.code().name, "")) from e
+            raise ServiceError(self.label, e.code().name, e.details() or "") from e
         except ValueError as e:  # the channel was closed meanwhile
             raise ServiceError(self.label, "CANCELLED", str(e)) from e
 
@@ -292,7 +263,7 @@ class Client:
         try:
             yield stream
         except self._grpc.RpcError as e:
-            raise ServiceError(self.label, e.code().name, e.details() or "", _HINTS.get(e.code().name, "")) from e
+            raise ServiceError(self.label, e.code().name, e.details() or "") from e
         finally:
             with self._lock:
                 self._streams.discard(stream)
@@ -308,8 +279,8 @@ class Client:
         )
 
     def _failed(self, status: Any) -> ServiceError:
-        code = _CODES[status.code] if 0 <= status.code < len(_CODES) else str(status.code)
-        return ServiceError(self.label, code, status.message, _HINTS.get(code, ""))
+        names = {code.value[0]: code.name for code in self._grpc.StatusCode}
+        return ServiceError(self.label, names.get(status.code, str(status.code)), status.message)
 
 
 _HINTS = {

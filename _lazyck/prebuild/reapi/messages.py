@@ -16,8 +16,8 @@ from typing import Any
 from _lazyck.remote.extras import need
 
 SHA256 = 1  # DigestFunction
-IDENTITY, ZSTD = 0, 1  # Compressor
-QUEUED, EXECUTING, COMPLETED = 2, 3, 4  # ExecutionStage
+ZSTD = 1  # Compressor
+EXECUTING, COMPLETED = 3, 4  # ExecutionStage
 
 _PACKAGE = "lazyck.reapi"
 # Message → fields, each "name number type", with `*` behind the type of a repeated field. A type

@@ -24,7 +24,7 @@ from _lazyck.prebuild.local import failure_of, interruptible
 from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from _lazyck.prebuild.progress import Reporter, State
 from _lazyck.prebuild.reapi.action import COST, LOG, MADE, Digest, Inputs, compile_seconds, make_action
-from _lazyck.prebuild.reapi.client import Client, ServiceError
+from _lazyck.prebuild.reapi.client import LACKS, PASSING, Client, ServiceError
 from _lazyck.prebuild.reapi.endpoint import Endpoint, parse_endpoint, require_trust
 from _lazyck.prebuild.reapi.messages import COMPLETED, EXECUTING
 from _lazyck.remote.entry_name import answers_to
@@ -169,10 +169,10 @@ class _Run:
                 return self._once(number, job, is_anew=is_anew)
             except ServiceError as e:
                 self._check_stopped()
-                if not e.is_passing:
+                if e.code not in PASSING:
                     raise
                 why = e.message
-                if e.lacks_contents:
+                if e.code == LACKS:
                     self._client.upload(self._inputs.blobs)
                 # What was wrong with a result that the service keeps would be wrong again.
                 is_anew = is_anew or not e.code
@@ -200,7 +200,9 @@ class _Run:
                 raise ServiceError(client.label, "", f"an action of {made.host or 'a worker'} left no entry")
             _fetch(client, job.entry, outputs[MADE])
         elif made.status not in _REFUSED:
-            raise ServiceError(client.label, "", _ended(made))
+            said = made.output.strip().rpartition("\n")[2]
+            ended = f"an action of {made.host or 'a worker'} ended with status {made.status}"
+            raise ServiceError(client.label, "", ended + (f": {said}" if said else ""))
         log = keep_log(job.entry, made.log)
         if made.status:
             return replace(failure_of(job, made.output, made.status), log=log)
@@ -214,11 +216,6 @@ class _Run:
     def _pause(self, seconds: float) -> None:
         if self._stop.wait(seconds * random.uniform(0.5, 1.0)):
             raise _StoppedError
-
-
-def _ended(made: Made) -> str:
-    said = made.output.strip().rpartition("\n")[2]
-    return f"an action of {made.host or 'a worker'} ended with status {made.status}{f': {said}' if said else ''}"
 
 
 def _fetch(client: Client, entry: Entry, file: Any) -> None:
