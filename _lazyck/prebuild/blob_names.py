@@ -136,9 +136,9 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
         raise UnknownBlobs(unknown, manifest.library, sorted(names.own))
     wholes = {b.unit: i for i, b in enumerate(manifest.blobs) if b.is_whole}
     kernels_of: dict[int, set[int]] = {i: set() for i in wholes.values()}
-    for i, blob in enumerate(manifest.blobs):
-        if blob.is_kernel and blob.unit in wholes:
-            kernels_of[wholes[blob.unit]].add(i)
+    for i, row in enumerate(manifest.blobs):
+        if row.is_kernel and row.unit in wholes:
+            kernels_of[wholes[row.unit]].add(i)
     for whole, own in kernels_of.items():
         if kernels and whole in chosen:
             chosen = (chosen - {whole}) | own
