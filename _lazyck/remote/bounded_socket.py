@@ -70,8 +70,7 @@ class BoundedSocket:
     def send(self, data: Any, *flags: int) -> int:
         """Send like a socket."""
         self._use()
-        sent: int = self._connection.send(data, *flags)
-        return sent
+        return int(self._connection.send(data, *flags))
 
     def sendall(self, data: Any, *flags: int) -> None:
         """Send like a socket."""

@@ -17,8 +17,7 @@ class CallerGone(Exception):
 
 
 class Caller:
-    """The other end of the socket. A thread reads its lines, so that its end is noticed at any
-    time."""
+    """The other end of the socket. A thread reads its lines, so its end is noticed at any time."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

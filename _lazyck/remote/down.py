@@ -41,8 +41,7 @@ class _Pause:
 
 
 class Memory:
-    """What this host knows of tiers that are down. If `cache` is None, only this process knows
-    it."""
+    """What this host, or without `cache` this process, knows of tiers that are down."""
 
     def __init__(self, cache: Path | None, times: Times) -> None:
         self._directory = cache / REMOTE if cache else None
@@ -76,17 +75,14 @@ class Memory:
                 write_atomic(self._directory / name, line.encode(errors="replace"), 0o600)
 
     def _last(self, name: str) -> _Pause:
-        own = self._own.get(name, _Pause())
-        return max(own, self._read(name), key=lambda pause: pause.until)
-
-    def _read(self, name: str) -> _Pause:
-        try:
-            with open_regular((self._directory or Path("/nonexistent")) / name, os.O_NOFOLLOW) as f:
-                until, seconds, why = f.read(1000).decode("utf-8", "replace").partition("\n")[0].split(" ", 2)
-            pause = _Pause(float(until), float(seconds), why)
-        except (OSError, ValueError):
-            return _Pause()
-        return pause if math.isfinite(pause.until) and math.isfinite(pause.seconds) else _Pause()
+        found = [self._own.get(name, _Pause())]
+        with contextlib.suppress(OSError, ValueError):
+            if self._directory:
+                with open_regular(self._directory / name, os.O_NOFOLLOW) as f:
+                    until, seconds, why = f.read(1000).decode("utf-8", "replace").partition("\n")[0].split(" ", 2)
+                found.append(_Pause(float(until), float(seconds), why))
+        finite = (pause for pause in found if math.isfinite(pause.until) and math.isfinite(pause.seconds))
+        return max(finite, key=lambda pause: pause.until)
 
 
 def _file_name(label: str, what: str) -> str:

@@ -21,7 +21,7 @@ from _lazyck.files import open_regular
 from _lazyck.layout import Place
 
 _KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _PART = re.compile(r"[A-Za-z0-9_+~][A-Za-z0-9._+~-]{0,250}", re.ASCII)
 LONGEST_NAME = 1000
 
@@ -124,6 +124,6 @@ def _trailer_of(path: Path) -> trailer.Trailer:
 
 def contents_name(sha256: str) -> str:
     """Return the object of contents. Raises `FormatError` for what is no SHA-256."""
-    if not _DIGEST.fullmatch(sha256):
+    if not DIGEST.fullmatch(sha256):
         raise FormatError("a SHA-256 is 64 hexadecimal digits")
     return "cas/" + sha256

@@ -55,8 +55,7 @@ class Exchange:
             raise Ended("given up")
 
     def expect(self, most: int) -> None:
-        """Limit the next answer, which a library collects in memory, to `most` bytes of the
-        exchange."""
+        """Limit the next answer, which a library collects in memory, to `most` bytes."""
         self._left_of_answer = most + BESIDE
 
     def may_read(self, wanted: int) -> int:

@@ -104,8 +104,7 @@ def serve(task: Task, caller: Caller) -> None:
 
 
 def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
-    """Give the fetched file to the caller, then to the nearer tiers. Return False if the caller
-    found it no good."""
+    """Give the fetched file to the caller, then to the nearer tiers. Return whether it was good."""
     with open(target, "rb") as own:  # the caller moves it into its cache
         caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.size))
         word, why = caller.hear()
@@ -121,8 +120,7 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller
 
 
 def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> None:
-    """Make sure that one host compiles the entry. If it is this one, share the result with the
-    others."""
+    """Make sure that one host compiles the entry. If it is this one, share the result."""
     turn = wait_for_turn(remote, task, target, caller)
     if isinstance(turn, Fetched) and hand_over(remote, turn, target, task, caller):
         return

@@ -129,8 +129,7 @@ class HttpStore(Store):
 
     @staticmethod
     def _drain(response: Any) -> None:
-        """Read a short answer, so that the connection can be used again. A long one costs the
-        connection."""
+        """Read a short answer, to use the connection again. A long one costs the connection."""
         for _ in web.parts(response.raw, _SMALL):
             pass
         response.close()

@@ -58,8 +58,7 @@ def decode(data: bytes, seconds: float) -> Holder:
 
 
 class State(enum.Enum):
-    """The result of a look at a lease: it may be taken, somebody has it, or nobody should wait for
-    it."""
+    """What a look at a lease tells: it may be taken, somebody has it, or waiting is of no use."""
 
     FREE = "free"
     HELD = "held"
@@ -67,8 +66,7 @@ class State(enum.Enum):
 
 
 class Lease:
-    """The part of this process in the lease of one entry, at one place. Methods raise
-    `TierDown`."""
+    """Our part in the lease of one entry, at one place. Methods raise `TierDown`."""
 
     def __init__(self, place: Place, entry: EntryName, seconds: float, host: str) -> None:
         self.place = place

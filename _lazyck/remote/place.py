@@ -24,8 +24,7 @@ class TierDown(LazyckError):
 
 
 class Place:
-    """One tier. All methods raise `TierDown`, and nothing else, if the tier cannot do what it is
-    asked."""
+    """One tier. If it cannot do what it is asked, methods raise `TierDown`, and nothing else."""
 
     def __init__(self, tier: Tier, times: Times, memory: Memory) -> None:
         self.tier = tier
@@ -35,11 +34,11 @@ class Place:
         self._store: Store | None = None
         self._unusable = ""  # a library or a token is missing, which time does not change
 
-    def open(self) -> None:
-        """Make the tier's backend ready. Raises `LazyckError` if a library or token that it needs
-        is missing."""
+    def open(self) -> Store:
+        """Return the tier's backend. Raises `LazyckError` if a library or token is missing."""
         if self._store is None:
             self._store = open_store(self.tier, self._times)
+        return self._store
 
     def read(self, name: str, most: int) -> bytes | None:
         """Return a small object, or None if there is none. A longer object is a failure."""
@@ -117,9 +116,7 @@ class Place:
             raise TierDown(why)
         began = time.monotonic()
         try:
-            self.open()
-            store = self._store
-            assert store is not None
+            store = self.open()
             asked = Work(lambda: work(store), most)
             try:
                 return asked.result(seconds)

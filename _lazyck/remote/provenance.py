@@ -23,8 +23,8 @@ from urllib.parse import quote
 
 from _lazyck import __version__
 from _lazyck.errors import FormatError
-from _lazyck.remote.entry_name import EntryName
-from _lazyck.remote.record import LARGEST_RECORD, Signature, is_base64
+from _lazyck.remote.entry_name import DIGEST, EntryName
+from _lazyck.remote.record import LARGEST_RECORD, Signature, is_base64, parse_json
 from _lazyck.remote.sign import Signer, is_signed
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -35,7 +35,6 @@ LARGEST_PROVENANCE = LARGEST_RECORD
 _MADE = re.compile(rb"^\[made (\{.*\})\]\n\Z", re.MULTILINE)
 _LONGEST_LINE = 4096
 _LONGEST_TEXT = 1000
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,12 @@ class Provenance:
 
 
 def read_making(log: IO[bytes]) -> Making | None:
-    """Return what an open log says of the compile, or None if no compile made the entry here.
-    Raises `OSError`."""
+    """Return what an open log says of the compile, or None if there was none. Raises `OSError`."""
     log.seek(max(0, log.seek(0, 2) - _LONGEST_LINE))
     found = _MADE.search(log.read(_LONGEST_LINE))
     try:
-        said = json.loads(found[1]) if found else None
-    except (ValueError, RecursionError):
+        said = parse_json(found[1]) if found else None
+    except FormatError:
         return None
     if not isinstance(said, dict):
         return None
@@ -102,7 +100,7 @@ def read_making(log: IO[bytes]) -> Making | None:
 def statement_of(entry: EntryName, making: Making) -> dict[str, Any]:
     """Return the statement that the entry was made so."""
     bundle: dict[str, Any] = {"name": "bundle", "uri": f"urn:lazyck:bundle:{quote(entry.library, safe='')}"}
-    if _DIGEST.fullmatch(making.bundle):
+    if DIGEST.fullmatch(making.bundle):
         bundle["digest"] = {"sha256": making.bundle}
     return {
         "_type": STATEMENT_TYPE,
@@ -162,7 +160,7 @@ def decode(data: bytes, entry: EntryName, public: str) -> Provenance:
     subjects = statement.get("subject")
     if not isinstance(subjects, list) or len(subjects) != 1 or _at(subjects[0], "name") != entry.name:
         raise FormatError("it is about another entry")
-    if not _DIGEST.fullmatch(str(_at(subjects[0], "digest", "sha256"))):
+    if not DIGEST.fullmatch(str(_at(subjects[0], "digest", "sha256"))):
         raise FormatError("it does not have the entry's SHA-256")
     if _at(statement, "predicate", "buildDefinition", "externalParameters", "key") != entry.key_id:
         raise FormatError("it is about an entry of another key")
@@ -175,10 +173,7 @@ def _signed(kind: str, payload: bytes) -> bytes:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as e:
-        raise FormatError("it is not JSON") from e
+    found = parse_json(data)
     if not isinstance(found, dict):
         raise FormatError("it is not a JSON object")
     return found

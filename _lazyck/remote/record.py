@@ -15,20 +15,17 @@ History: version 1 is the first. A record of another version counts as absent.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from _lazyck.errors import FormatError
-from _lazyck.remote.entry_name import EntryName
+from _lazyck.remote.entry_name import DIGEST, EntryName
 
 RECORD_VERSION = 1
 LARGEST_RECORD = 64 << 10
 LARGEST_ENTRY = 4 << 30
 MOST_SIGNATURES = 16
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -91,14 +88,10 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record | None:
-    """Return the record, or None if it is of another version. Raises `FormatError` for anything
-    else."""
+    """Return the record, or None for another version. Raises `FormatError` for anything else."""
     if len(data) > LARGEST_RECORD:
         raise FormatError("it is too long")
-    try:
-        members = json.loads(data)
-    except (ValueError, RecursionError) as e:
-        raise FormatError("it is not JSON") from e
+    members = parse_json(data)
     if not isinstance(members, dict) or type(members.get("lazyck")) is not int:
         raise FormatError("it is not a record of lazyck")
     if members["lazyck"] != RECORD_VERSION:
@@ -119,7 +112,7 @@ def decode(data: bytes) -> Record | None:
 
 def _stored(members: dict[str, Any]) -> Stored:
     sha256, size = members.get("sha256"), members.get("size")
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+    if not isinstance(sha256, str) or not DIGEST.fullmatch(sha256):
         raise FormatError("its sha256 is invalid")
     if type(size) is not int or not 0 < size <= LARGEST_ENTRY:
         raise FormatError("its size is invalid")
@@ -144,12 +137,20 @@ def _signatures(rows: Any) -> tuple[Signature, ...]:
     return tuple(found)
 
 
+def parse_json(data: bytes) -> Any:
+    """Return the value that is written as JSON. Raises `FormatError`."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise FormatError("it is not JSON") from e
+
+
 def is_base64(text: object, size: int) -> bool:
     """Return whether the text is the canonical base64 of `size` bytes."""
     if not isinstance(text, str) or len(text) > 2 * size + 4:
         return False
     try:
         data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return False
     return len(data) == size and base64.b64encode(data).decode() == text

@@ -40,8 +40,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class Fetched:
-    """An entry that came from a tier, whole and believed. `number` is the tier's, counted from 0,
-    the nearest."""
+    """An entry that came from a tier, whole and believed. The nearest tier has the `number` 0."""
 
     label: str
     number: int
@@ -104,8 +103,7 @@ class Remote:
         return None
 
     def find(self, place: Place, entry: EntryName) -> Record | None:
-        """Return the entry's record at a tier, or None if there is none to believe. Raises
-        `TierDown`."""
+        """Return the entry's record at a tier, if there is one to believe. Raises `TierDown`."""
         data = place.read(entry.record, LARGEST_RECORD)
         if data is None:
             return None
@@ -126,8 +124,7 @@ class Remote:
         return None
 
     def refuse(self, fetched: Fetched) -> None:
-        """Refuse an entry that the caller found to be no good. It is not fetched again, and a push
-        replaces it."""
+        """Refuse an entry that is no good. It is not fetched again, and a push replaces it."""
         self._bad.add(("", fetched.record.sha256))
 
     def look_again(self, place: Place) -> None:
@@ -167,8 +164,7 @@ class Remote:
             return self._push_to(sorted(places, key=lambda p: p is not self.shared_place()), record, contents, beside)
 
     def fill(self, fetched: Fetched, path: Path) -> tuple[str, ...]:
-        """Put a fetched entry, which is at `path`, into the tiers that are nearer than its
-        origin."""
+        """Put a fetched entry, which is at `path`, into the tiers nearer than its origin."""
         with opened(path) as contents:
             if contents.sha256 != fetched.record.sha256:
                 return ()
@@ -203,13 +199,11 @@ class Remote:
         return not place.tier.is_read_only and (place.tier.is_trusted or self.keys.signer is not None)
 
     def shared_place(self) -> Place | None:
-        """Return where leases are: the farthest writable tier that is up, since most hosts share
-        it."""
+        """Return where leases are: the farthest writable tier that is up. Most hosts share it."""
         return next((p for p in reversed(self.places) if self.may_push(p) and not p.why_down(for_writes=True)), None)
 
     def lease(self, entry: EntryName) -> Lease | None:
-        """Return this process's part in the entry's lease, or None if there is no place for
-        leases."""
+        """Return this process's part in the entry's lease, if there is a place for leases."""
         place = self.shared_place()
         return Lease(place, entry, self.times.lease, socket.gethostname()) if place else None
 
@@ -229,8 +223,7 @@ class Remote:
             return contents.sha256
 
     def get_contents(self, sha256: str, to: Path) -> bool:
-        """Get the contents with this digest. `to` appears whole. Return False if no tier has
-        them."""
+        """Get the contents with this digest; `to` appears whole. Return whether a tier has them."""
         name = contents_name(sha256)
         for place in self.places:
             with self._passing_over():

@@ -76,8 +76,7 @@ class S3Store(Store):
         raise StoreError("denies access" if status == 403 else f"answers with status {status}")
 
     def _connected(self) -> Any:
-        """Return the client, which is made when it is needed: a server may have to be asked for
-        credentials."""
+        """Return the client, made when it is needed: a server may be asked for credentials."""
         with self._lock:
             if self._client is None:
                 session = need("botocore.session", _EXTRA, self._tier.label).get_session()

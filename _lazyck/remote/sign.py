@@ -40,8 +40,7 @@ class Signer:
 
 @dataclass(frozen=True)
 class Keys:
-    """The public keys (in base64) whose signatures are believed, and the signer of what is pushed
-    from here, if any."""
+    """The public keys, in base64, whose signatures are believed, and our own signer, if any."""
 
     trusted: frozenset[str] = frozenset()
     signer: Signer | None = None
@@ -63,8 +62,7 @@ def is_signed(signature: Signature, statement: bytes) -> bool:
 
 
 def read_private(path: Path, what: str) -> bytes:
-    """Return the contents of a file that others must not read. Raises `UsageError` if they can, or
-    if it cannot be read."""
+    """Return the contents of a file. Raises `UsageError` if others can read it, or we cannot."""
     return _read(path, what, 0o027, "others can read it, or its group can write it", f"chmod 600 {path}")
 
 
@@ -104,8 +102,7 @@ def read_signer(path: Path) -> Signer:
 
 
 def make_key(path: Path) -> Signer:
-    """Make a new key in a new file that nobody else can read. Raises `UsageError` if the file
-    exists."""
+    """Make a new key in a new, private file. Raises `UsageError` if the file exists."""
     key = _ed25519().Ed25519PrivateKey.generate()
     serialization = need("cryptography.hazmat.primitives.serialization", "remote", "a key")
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -25,8 +25,8 @@ class StoreError(RemoteError):
 
 
 class Store(Protocol):
-    """Objects by name, `ac/<hash>` and `cas/<hash>`. What is written is there whole or not at
-    all."""
+    """Objects by name, `ac/<hash>` and `cas/<hash>`. What is written is there whole or
+    not at all."""
 
     def read(self, name: str, most: int) -> Iterator[bytes] | None:
         """Yield the object's first `most` bytes in parts, or return None if there is none. No more
@@ -95,8 +95,7 @@ def backend_of(scheme: str) -> Backend:
 
 
 def open_store(tier: Tier, times: Times) -> Store:
-    """Return the backend of a tier. Nothing is connected yet. Raises `RemoteError` if its library
-    is missing."""
+    """Return a tier's backend, not connected. Raises `RemoteError` if its library is missing."""
     # A backend is imported when it is used, because the helper starts for every local miss.
     module, _, name = backend_of(tier.scheme).place.partition(":")
     store: Store = getattr(import_module(f"_lazyck.remote.{module}"), name)(tier, times)

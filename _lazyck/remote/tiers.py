@@ -22,8 +22,7 @@ _SLOWEST = 256 << 10  # bytes a second: what comes slower than this is compiled 
 
 @dataclass(frozen=True)
 class Tier:
-    """One remote. `url` may hold a password and is never shown; `label` is how messages call the
-    tier."""
+    """One remote. `url` may hold a password and is never shown; messages call the tier `label`."""
 
     url: str = field(repr=False)
     label: str
@@ -48,8 +47,7 @@ class Tier:
 
 @dataclass(frozen=True)
 class Times:
-    """Time limits in seconds. All of them follow from `idle`, the time for which a transfer may
-    make no progress."""
+    """Time limits in seconds. All follow from `idle`, for which a transfer may make no progress."""
 
     idle: float = 10.0
 
