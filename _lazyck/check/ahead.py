@@ -17,8 +17,8 @@ from _lazyck import proc
 from _lazyck.command import CompileCommand
 from _lazyck.errors import CommandError
 from _lazyck.postbuild import state
-from _lazyck.postbuild.link import relink
-from _lazyck.postbuild.link.project_link import FOLDER, AheadLink, archive_name, object_name
+from _lazyck.postbuild.link import project_link, relink
+from _lazyck.postbuild.link.project_link import FOLDER, archive_name, object_name
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.probe.own_command import compile_one, writing_to
 from _lazyck.toolchains import by_name
@@ -90,13 +90,14 @@ def present(directories: Iterable[str]) -> Iterator[None]:
 class AheadOfTime:
     """The ahead-of-time build of one library, in a directory of its own below the library's."""
 
-    def __init__(self, link: AheadLink, directory: Path, env: Mapping[str, str]) -> None:
-        self._link, self._directory, self._env = link, directory, env
+    def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
+        self.directory, self.env = directory, env
+        self.state, self.project = state.load(directory), project_link.load(directory)
         self.folder = directory / FOLDER
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
-        direct = [Unit(blob, self.folder / object_name(n)) for n, blob in enumerate(link.records)]
-        self._archives = [self._read_archive(n, name) for n, name in enumerate(link.archives)]
+        direct = [Unit(blob, self.folder / object_name(n)) for n, blob in enumerate(self.project.records)]
+        self._archives = [self._read_archive(n, name) for n, name in enumerate(self.project.archives)]
         self.units = (*direct, *(unit for members in self._archives for m in members for unit in m.units))
 
     def remove(self) -> None:
@@ -104,7 +105,7 @@ class AheadOfTime:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _read_archive(self, number: int, copy: str) -> list[Member]:
-        path = self._directory / "objects" / copy
+        path = self.directory / "objects" / copy
         members = []
         for i, (name, content) in enumerate(elf.members(path)):
             records = elf.records_in(content, f"{path}({name})")
@@ -127,7 +128,7 @@ class AheadOfTime:
             unit = self.units[index]
             unit.object.parent.mkdir(parents=True, exist_ok=True)
             more = by_name(unit.blob.call.toolchain).host_only
-            done = compile_one(unit.blob, unit.object, self._env, more)
+            done = compile_one(unit.blob, unit.object, self.env, more)
             progress.step()
             if done.status == 0:
                 return None
@@ -136,12 +137,14 @@ class AheadOfTime:
 
         with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
             results = dict(zip(chosen, pool.map(one, chosen), strict=True))
-        done = [i for i in range(len(self.units)) if results.get(i, False) is None]
-        failed = [(self.units[i], e) for i, e in sorted(results.items()) if isinstance(e, CommandError)]
-        left = [u for i, u in enumerate(self.units) if results.get(i, False) is False]
-        return Compiled(tuple(self.units[i] for i in done), tuple(failed), tuple(left))
+        found = [(unit, results.get(i, False)) for i, unit in enumerate(self.units)]
+        return Compiled(
+            tuple(unit for unit, what in found if what is None),
+            tuple((unit, what) for unit, what in found if isinstance(what, CommandError)),
+            tuple(unit for unit, what in found if what is False),
+        )
 
-    def link(self, compiled: Compiled, st: state.LinkState) -> Path:
+    def link(self, compiled: Compiled) -> Path:
         """Link the library from the objects of `compiled`. If some are missing, symbols may stay
         undefined.
 
@@ -149,18 +152,17 @@ class AheadOfTime:
         """
         have = {str(unit.object) for unit in compiled.units}
         for number, members in enumerate(self._archives):
-            self._make_archive(number, members, have, st.runtime_compiler)
-        folder = str(self.folder)
-        words = list(_without_missing(self._link.words, lambda w: state.resolve(w, self._directory), folder, have))
+            self._make_archive(number, members, have)
+        words = list(self._without_missing(have))
         for toolchain in sorted({unit.blob.call.toolchain for unit in compiled.units}):
             words += by_name(toolchain).host_only_link
         if not compiled.is_whole:
             words += ["-Xlinker", "--unresolved-symbols=ignore-all"]
-        cwd = Path(self._link.cwd) if Path(self._link.cwd).is_dir() else self._directory
-        relink.relink(replace(st, words=tuple(words)), self._directory, [], cwd, self._env)
-        return self.folder / st.file_name
+        cwd = Path(self.project.cwd) if Path(self.project.cwd).is_dir() else self.directory
+        relink.relink(replace(self.state, words=tuple(words)), self.directory, [], cwd, self.env)
+        return self.folder / self.state.file_name
 
-    def _make_archive(self, number: int, members: Sequence[Member], have: set[str], driver: Sequence[str]) -> None:
+    def _make_archive(self, number: int, members: Sequence[Member], have: set[str]) -> None:
         files = []
         for i, member in enumerate(members):
             if member.content:
@@ -171,19 +173,22 @@ class AheadOfTime:
             files += [str(unit.object) for unit in member.units if str(unit.object) in have]
         target = self.folder / archive_name(number)
         target.unlink(missing_ok=True)
-        archiver = proc.run([*driver, "-print-prog-name=ar"], env=self._env).stdout.strip() or "ar"
+        query = [*self.state.runtime_compiler, "-print-prog-name=ar"]
+        archiver = proc.run(query, env=self.env).stdout.strip() or "ar"
         # `q` keeps several members of one name.
-        proc.check(f"rebuilding {self._link.archives[number]}", [archiver, "qcs", str(target), *files])
+        proc.check(f"rebuilding {self.project.archives[number]}", [archiver, "qcs", str(target), *files])
 
-
-def _without_missing(words: Sequence[str], resolve: Callable[[str], str], folder: str, have: set[str]) -> Iterator[str]:
-    """Yield the words of a link without the objects that were not compiled, and without the
-    `-Xlinker` before such an object."""
-    for i, word in enumerate(words):
-        following = resolve(words[i + 1]) if word == "-Xlinker" and i + 1 < len(words) else resolve(word)
-        is_object = following.startswith(folder) and following.endswith(".o") and words[i - 1] != "-o"
-        if not is_object or following in have:
-            yield word
+    def _without_missing(self, have: set[str]) -> Iterator[str]:
+        """Yield the words of the link without the objects that were not compiled, and without the
+        `-Xlinker` before such an object."""
+        words = self.project.words
+        for i, word in enumerate(words):
+            following = state.resolve(
+                words[i + 1] if word == "-Xlinker" and i + 1 < len(words) else word, self.directory
+            )
+            is_object = following.startswith(str(self.folder)) and following.endswith(".o") and words[i - 1] != "-o"
+            if not is_object or following in have:
+                yield word
 
 
 def spread(number: int, wanted: int | None) -> list[int]:

@@ -50,12 +50,13 @@ class Difference:
 class Lazy:
     """The lazy library: what it offers, and which of its symbols are stubs. `binds_own` says
     whether its blobs are linked so that they prefer their own definitions (`-Bsymbolic`). `kept`
-    are libraries that it needs for the sake of blobs."""
+    are libraries that it needs for the sake of blobs. It is a program unless it is `shared`."""
 
     offered: Offered
     stubs: frozenset[str]
     binds_own: bool
     kept: frozenset[str] = frozenset()
+    shared: bool = True
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,7 @@ class Comparison:
 
 
 def compare(
-    ahead: Offered,
-    lazy: Lazy,
-    blobs: Sequence[BlobObject],
-    *,
-    shared: bool,
-    whole: bool,
-    vague: frozenset[str] = frozenset(),
+    ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject], *, whole: bool, vague: frozenset[str] = frozenset()
 ) -> Comparison:
     """Return the differences. Unless the library was made `whole`, only the definitions of the
     compiled blobs are compared. `vague` are symbols that every file which uses them defines
@@ -87,22 +82,22 @@ def compare(
             if s.name not in defined or (defined[s.name].binding != "GLOBAL" and s.binding == "GLOBAL"):
                 defined[s.name], source_of[s.name] = s, blob.source
     handles = frozenset().union(*(b.handles for b in blobs))
-    facts = _Facts(ahead, lazy, defined, handles, vague, shared, whole)
+    facts = _Facts(ahead, lazy, defined, handles, vague, whole)
     found = [*facts.exports(), *facts.added(), *_aliases(ahead, lazy, blobs), *_copies(lazy, blobs), *_versioned(blobs)]
     found += [
         Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in blobs if b.start_up and not b.eager
     ]
     if whole:
-        found += [*facts.undefined(), *_dynamic(ahead, lazy.offered, lazy.kept, shared)]
+        found += [*facts.undefined(), *_dynamic(ahead, lazy)]
     if whole and all(b.is_readable for b in blobs):
         found += facts.hollow()
     named = tuple(replace(d, source=d.source or source_of.get(d.name, "")) for d in dict.fromkeys(found))
     unlike = {name for d in named if d.fails for name in d.name.split(" ")}
-    counts = Counter(_sort(s, ahead, lazy, unlike) for b in blobs for s in b.symbols)
+    counts = Counter(_sort(s, lazy, unlike) for b in blobs for s in b.symbols)
     return Comparison(named, dict(counts))
 
 
-def _sort(s: Defined, ahead: Offered, lazy: Lazy, unlike: set[str]) -> str:
+def _sort(s: Defined, lazy: Lazy, unlike: set[str]) -> str:
     if s.name in unlike:
         return "different"
     if s.name in lazy.stubs:
@@ -119,7 +114,6 @@ class _Facts:
     defined: Mapping[str, Defined]
     handles: frozenset[str]
     vague: frozenset[str]
-    shared: bool
     whole: bool
 
     def exports(self) -> Iterator[Difference]:
@@ -183,7 +177,7 @@ class _Facts:
                 kind = "device" if is_runtime and _OF_DEVICE_CODE.match(export.name) else kind
                 # the name differs from one compile to the next
                 kind = "handle" if is_private(export.name) else kind
-                kind = kind if self.shared or kind == "own" else "program"
+                kind = kind if self.lazy.shared or kind == "own" else "program"
                 yield Difference(kind, key, "", "not exported", described(export))
 
     def undefined(self) -> Iterator[Difference]:
@@ -256,14 +250,15 @@ def _versioned(blobs: Sequence[BlobObject]) -> Iterator[Difference]:
         yield from (Difference("versioned", name, blob.source, "a version (.symver)", "a blob") for name in names)
 
 
-def _dynamic(ahead: Offered, lazily: Offered, kept: frozenset[str], shared: bool) -> Iterator[Difference]:
+def _dynamic(ahead: Offered, lazy: Lazy) -> Iterator[Difference]:
     """Yield differences in the dynamic section."""
+    lazily = lazy.offered
     for name in ahead.needed:
         if name not in lazily.needed and not _LOADER.match(name):
             yield Difference("needed-lost", name)
     for name in lazily.needed:
         if name not in ahead.needed:
-            is_kept = "needed-kept" if name in kept else "needed-added"
+            is_kept = "needed-kept" if name in lazy.kept else "needed-added"
             yield Difference("needed-runtime" if _RUNTIME_NEEDS.match(name) else is_kept, name)
     common = [[n for n in one.needed if n in other.needed] for one, other in ((ahead, lazily), (lazily, ahead))]
     if common[0] != common[1]:
@@ -271,7 +266,7 @@ def _dynamic(ahead: Offered, lazily: Offered, kept: frozenset[str], shared: bool
     for tag in sorted(ahead.entries.keys() | lazily.entries.keys()):
         before, after = ahead.entries.get(tag), lazily.entries.get(tag)
         if before != after:
-            kind = "soname" if tag == "SONAME" and before is None and shared else "entry"
+            kind = "soname" if tag == "SONAME" and before is None and lazy.shared else "entry"
             yield Difference(
                 kind, after or "" if kind == "soname" else f"DT_{tag}", "", before or "none", after or "none"
             )

@@ -17,24 +17,20 @@ from _lazyck.check.offered import read_offered, read_stubs, with_named
 from _lazyck.check.vague import vague_names
 from _lazyck.errors import CommandError, FormatError
 from _lazyck.postbuild import state
-from _lazyck.postbuild.link import project_link, relink
-from _lazyck.postbuild.link.project_link import AheadLink
+from _lazyck.postbuild.link import relink
 from _lazyck.postbuild.private_names import plain_name
 from _lazyck.quantities import counted
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking one library. `failed` are blobs that do not compile ahead of time,
-    each with its source and the first words of the compiler. `left_out` is the number of blobs that
-    a sample left out. `problem` says why nothing was compared."""
+    """The result of checking one library of so many blobs. `problem` says why nothing was
+    compared."""
 
     library: str
     output: str
     blobs: int
-    compiled: int
-    failed: tuple[tuple[str, str], ...]
-    left_out: int
+    compiled: Compiled
     comparison: Comparison
     problem: str
     seconds: float
@@ -79,71 +75,51 @@ def _is_called(text: str, st: state.LinkState, directory: Path) -> bool:
 def check_library(directory: Path, request: Request, env: Mapping[str, str], say: Callable[[str], None]) -> Checked:
     """Check the library of `directory`. Slow steps are reported to `say`. Raises `LazyckError`."""
     begun = time.monotonic()
-    st, link = state.load(directory), project_link.load(directory)
-    made = AheadOfTime(link, directory, env)
-    number = len(made.units)
+    made = AheadOfTime(directory, env)
+    st, number = made.state, len(made.units)
     say(f"check: {st.file_name}: compiling {_how_many(request.sample, number)}, {request.jobs} at a time")
     try:
         with present(unit.blob.call.cwd for unit in made.units):
             compiled = made.compile(request.sample, request.jobs, say)
-            comparison, problem = _compare(made, compiled, st, link, directory, request.jobs, env)
+            comparison, problem = _compare(made, compiled, request.jobs)
     finally:
         if not request.keeps:
             made.remove()
-    return Checked(
-        st.library,
-        str(relink.output_path(st, directory)),
-        number,
-        len(compiled.units),
-        tuple((unit.blob.source, first_error(error)) for unit, error in compiled.failed),
-        len(compiled.left_out),
-        comparison,
-        problem,
-        time.monotonic() - begun,
-    )
+    output, seconds = str(relink.output_path(st, directory)), time.monotonic() - begun
+    return Checked(st.library, output, number, compiled, comparison, problem, seconds)
 
 
-def _compare(
-    made: AheadOfTime,
-    compiled: Compiled,
-    st: state.LinkState,
-    link: AheadLink,
-    directory: Path,
-    jobs: int,
-    env: Mapping[str, str],
-) -> tuple[Comparison, str]:
+def _compare(made: AheadOfTime, compiled: Compiled, jobs: int) -> tuple[Comparison, str]:
     nothing = Comparison((), {})
     if not compiled.units and made.units:
         return nothing, "no blob could be compiled ahead of time"
     try:
-        library = made.link(compiled, st)
+        library = made.link(compiled)
     except CommandError as e:
         return nothing, f"it does not link ahead of time: {first_error(e)}"
-    linked = directory / st.file_name
+    linked, link = made.directory / made.state.file_name, made.project
     manifest = read_stubs(linked)
     stubs = frozenset(map(plain_name, manifest.functions)) if manifest else frozenset()
     binds_own = any("-Bsymbolic" in word for recipe in (manifest.recipes if manifest else ()) for word in recipe.link)
     blobs = [read_blob_object(u.object, u.blob.source, link.eager.get(u.blob.output, "")) for u in compiled.units]
-    lazy = Lazy(read_offered(linked), stubs, binds_own, frozenset(link.kept))
+    lazy = Lazy(read_offered(linked), stubs, binds_own, frozenset(link.kept), link.shared)
     ahead, whole = read_offered(library), compiled.is_whole
-    found = compare(ahead, lazy, blobs, shared=link.shared, whole=whole)
+    found = compare(ahead, lazy, blobs, whole=whole)
     lost = frozenset(d.name for d in found.differences if d.kind in ("lost", "internal", "undefined"))
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        vague = pool.map(lambda unit, blob: vague_names(unit, blob, lost, env), compiled.units, blobs)
+        vague = pool.map(lambda unit, blob: vague_names(unit, blob, lost, made.env), compiled.units, blobs)
         names = frozenset().union(*vague)
-    if names:
-        lazy = replace(lazy, offered=with_named(lazy.offered, link.libraries))
-    return compare(ahead, lazy, blobs, shared=link.shared, whole=whole, vague=names) if names else found, ""
+    if not names:
+        return found, ""
+    lazy = replace(lazy, offered=with_named(lazy.offered, link.libraries))
+    return compare(ahead, lazy, blobs, whole=whole, vague=names), ""
 
 
 def _how_many(sample: Sample, number: int) -> str:
+    every = counted(number, "blob")
     if sample.seconds is not None:
-        return f"as many of {counted(number, 'blob')} as possible in {sample.seconds:g} s"
-    return (
-        counted(number, "blob")
-        if sample.blobs is None or sample.blobs >= number
-        else f"{sample.blobs} of {number} blobs"
-    )
+        return f"as many of {every} as possible in {sample.seconds:g} s"
+    return every if sample.blobs is None or sample.blobs >= number else f"{sample.blobs} of {number} blobs"
 
 
 def first_error(error: CommandError) -> str:

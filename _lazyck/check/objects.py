@@ -37,10 +37,6 @@ class Defined:
     def is_hidden(self) -> bool:
         return self.visibility in ("hidden", "internal")
 
-    @property
-    def is_function(self) -> bool:
-        return self.type in ("FUNC", "IFUNC")
-
 
 @dataclass(frozen=True)
 class BlobObject:

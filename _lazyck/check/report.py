@@ -8,7 +8,7 @@ from typing import Any
 
 from _lazyck.check.compare import Difference
 from _lazyck.check.kinds import KINDS
-from _lazyck.check.library import Checked
+from _lazyck.check.library import Checked, first_error
 from _lazyck.postbuild.cxx import demangle
 from _lazyck.quantities import counted
 from _lazyck.visible import visible
@@ -19,24 +19,29 @@ _SHOWN = 20  # differences of one kind that are listed without --verbose
 
 def render(found: Sequence[Checked], env: Mapping[str, str], *, verbose: bool) -> str:
     """Return the text that is shown when the checks have ended."""
-    texts = demangle.all_readable(
-        [name for c in found for d in c.comparison.differences for name in d.name.split(" ")], env
-    )
+    texts = _readable(found, env)
     lines = [line for c in found for line in _library(c, texts, verbose=verbose)]
     return "\n".join(f"lazyck: {visible(line)}" for line in lines)
+
+
+def _readable(found: Sequence[Checked], env: Mapping[str, str]) -> Mapping[str, str]:
+    return demangle.all_readable(
+        [name for c in found for d in c.comparison.differences for name in d.name.split(" ")], env
+    )
 
 
 def _library(c: Checked, texts: Mapping[str, str], *, verbose: bool) -> list[str]:
     counts = c.comparison.symbols
     lines = [
-        f"check: {c.library}: {c.compiled} of {c.blobs} blobs compiled ahead of time in {c.seconds:.1f} s; "
+        f"check: {c.library}: {len(c.compiled.units)} of {c.blobs} blobs compiled ahead of time in {c.seconds:.1f} s; "
         f"of their symbols {counts.get('stub', 0)} are stubs, {counts.get('real', 0)} defined, "
         f"{counts.get('local', 0)} local, {counts.get('different', 0)} different"
     ]
-    if c.left_out:
+    if c.compiled.left_out:
         lines.append("  a sample: what these blobs define was compared, not the whole library")
-    for source, error in c.failed:
-        lines.append(f"  not compared, since it does not compile ahead of time: {source}: {error}")
+    for unit, error in c.compiled.failed:
+        why = first_error(error)
+        lines.append(f"  not compared, since it does not compile ahead of time: {unit.blob.source}: {why}")
     if c.problem:
         return [*lines, f"  nothing was compared: {c.problem}"]
     by_kind: dict[str, list[Difference]] = {}
@@ -75,18 +80,16 @@ def _short(name: str) -> str:
 
 def to_json(found: Sequence[Checked], env: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the results for programs."""
-    texts = demangle.all_readable(
-        [name for c in found for d in c.comparison.differences for name in d.name.split(" ")], env
-    )
+    texts = _readable(found, env)
     return [
         {
             "library": c.library,
             "output": c.output,
             "same": c.is_same,
             "blobs": c.blobs,
-            "compiled": c.compiled,
-            "left_out": c.left_out,
-            "failed": [{"source": source, "error": error} for source, error in c.failed],
+            "compiled": len(c.compiled.units),
+            "left_out": len(c.compiled.left_out),
+            "failed": [{"source": unit.blob.source, "error": first_error(e)} for unit, e in c.compiled.failed],
             "problem": c.problem,
             "symbols": dict(c.comparison.symbols),
             "seconds": round(c.seconds, 3),
