@@ -80,12 +80,11 @@ def hindrance(recipe: Recipe, env: Mapping[str, str]) -> str:
     """Return why the recipe's compiler on this machine cannot prove anything: it is missing, or
     another one than the build's. An empty string means that it can."""
     try:
-        compiler = local_compiler(recipe, env)
-        found = compiler.identity()
+        program, found = local_compiler(recipe, env)
     except LazyckError as e:
         return f"no compiler: {e.message}"
     if found != recipe.toolchain_id:
-        return f"another compiler: {compiler.words[0]} is {found}, and the build's was {recipe.toolchain_id}"
+        return f"another compiler: {program} is {found}, and the build's was {recipe.toolchain_id}"
     return ""
 
 

@@ -183,9 +183,8 @@ class AheadOfTime:
         `-Xlinker` before such an object."""
         words = self.project.words
         for i, word in enumerate(words):
-            following = state.resolve(
-                words[i + 1] if word == "-Xlinker" and i + 1 < len(words) else word, self.directory
-            )
+            has_operand = word == "-Xlinker" and i + 1 < len(words)
+            following = state.resolve(words[i + 1] if has_operand else word, self.directory)
             is_object = following.startswith(str(self.folder)) and following.endswith(".o") and words[i - 1] != "-o"
             if not is_object or following in have:
                 yield word

@@ -120,8 +120,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the lines of JSON that `lazyck-rt` prints about these blobs."""
     with listed(names) as words:
-        argv = [*rt_words(rt, verb, manifest_file, archs), *words]
-        out = proc.check("reading the cache", argv, env=env).stdout
+        out = proc.check("reading the cache", rt_words(rt, verb, manifest_file, archs, *words), env=env).stdout
     yield from map(json.loads, out.splitlines())
 
 
@@ -181,10 +180,10 @@ def listed(lines: Iterable[str], option: str = "--blob-list") -> Iterator[list[s
         yield [option, f.name]
 
 
-def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str]) -> list[str]:
-    """Return the beginning of a `lazyck-rt` command."""
+def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str], *more: str) -> list[str]:
+    """Return a `lazyck-rt` command about blobs of a library."""
     words = [str(rt), verb, "--from", str(manifest_file.absolute())]
-    return words + [w for arch in archs for w in ("--arch", arch)]
+    return [*words, *(w for arch in archs for w in ("--arch", arch)), *more]
 
 
 def cached_archs(entry: Entry) -> dict[str, Path]:

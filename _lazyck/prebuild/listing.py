@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from _lazyck.abi import archs_in_name
 from _lazyck.manifest import BlobRecord
@@ -66,7 +65,7 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
     return [Row(b, have[b.name], whole[b.name]) for b in selection.blobs]
 
 
-def render(rows: Sequence[Row], form: str, readable: Mapping[str, str] = MappingProxyType({})) -> str:
+def render(rows: Sequence[Row], form: str, readable: Mapping[str, str]) -> str:
     """Render lines `name <tab> archs or -` (and a tab and the kernel), names alone (a --blob-list),
     or JSON.
 
@@ -86,9 +85,8 @@ def render(rows: Sequence[Row], form: str, readable: Mapping[str, str] = Mapping
         return json.dumps(listed, indent=1) + "\n"
     if form == "blob-list":
         return "".join(f"{r.blob.name}\n" for r in rows)
-
-    def line(row: Row) -> str:
+    lines = []
+    for row in rows:
         kernel = f"\t{visible(kernel_of(row))}" if row.blob.is_kernel else ""
-        return f"{visible(row.blob.name)}\t{visible(' '.join(sorted(row.entries))) or '-'}{kernel}\n"
-
-    return "".join(map(line, rows))
+        lines.append(f"{visible(row.blob.name)}\t{visible(' '.join(sorted(row.entries))) or '-'}{kernel}\n")
+    return "".join(lines)

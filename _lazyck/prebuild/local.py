@@ -178,11 +178,11 @@ def render_ninja(
     if preambles:
         lines += ["rule preamble", "  command = $words > $out.log 2>&1 || :", "  description = $out", ""]
     for i, job in enumerate(preambles):
-        words = [*rt_words(rt, "preamble", manifest_file, job.entry.archs), "--", job.entry.name]
+        words = rt_words(rt, "preamble", manifest_file, job.entry.archs, "--", job.entry.name)
         lines += [f"build preamble{i}: preamble", f"  words = {quoted(words)}", ""]
+    more = ["--quiet", "--again"] if options.again else ["--quiet"]
     for i, job in enumerate(jobs):
-        more = ["--quiet", *(["--again"] if options.again else []), "--", job.entry.name]
-        words = [*rt_words(rt, "compile", manifest_file, job.entry.archs), *more]
+        words = rt_words(rt, "compile", manifest_file, job.entry.archs, *more, "--", job.entry.name)
         lines += [f"build entry{i}: compile", f"  number = {i}", f"  words = {quoted(words)}"]
         lines += [f"  name = {job.title.replace('$', '$$')}", ""]
     return "\n".join(lines)

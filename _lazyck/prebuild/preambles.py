@@ -38,7 +38,7 @@ def find_preambles(
     groups: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for archs, numbers in by_archs.items():
         with listed(jobs[n].entry.name for n in numbers) as words:
-            done = proc.run([*rt_words(rt, "preambles", manifest_file, archs), *words], env=env)
+            done = proc.run(rt_words(rt, "preambles", manifest_file, archs, *words), env=env)
         if done.status != 0:
             return []  # the compiles will report what is wrong
         for number, line in zip(numbers, done.stdout.splitlines(), strict=True):
@@ -54,9 +54,8 @@ def make_preambles(rt: Path, manifest_file: Path, jobs: Sequence[Job], parallel:
     groups = find_preambles(rt, manifest_file, jobs, parallel, env)
     for number, group in enumerate(groups, 1):
         entry = jobs[group[0]].entry
-        words = [*rt_words(rt, "preamble", manifest_file, entry.archs), "--", entry.name]
         with waiting.saying(f"precompiling headers of {counted(len(group), 'blob')}, {number} of {len(groups)}"):
-            done = proc.run(words, env=env)
+            done = proc.run(rt_words(rt, "preamble", manifest_file, entry.archs, "--", entry.name), env=env)
         if done.status != 0:
             raise BuildError(done.stderr.strip() or f"lazyck-rt ended with status {done.status}", _HINT)
     return len(groups)

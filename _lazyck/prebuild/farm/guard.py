@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
 from _lazyck.errors import BuildError
 from _lazyck.visible import visible
@@ -53,7 +54,11 @@ class Guard:
 
 
 _active: list[Guard] = []
-_is_installed = False
+
+
+@cache
+def _install() -> None:
+    sys.addaudithook(_refuse)  # a hook cannot be removed; without an active guard it does nothing
 
 
 def _refuse(event: str, words: tuple[object, ...]) -> None:
@@ -90,10 +95,7 @@ def describe(error: Exception) -> str:
 @contextmanager
 def refusing_pickles() -> Iterator[Guard]:
     """Refuse pickles in all threads until the block ends."""
-    global _is_installed
-    if not _is_installed:
-        sys.addaudithook(_refuse)  # a hook cannot be removed; outside of such blocks it does nothing
-        _is_installed = True
+    _install()
     guard = Guard()
     _active.append(guard)
     try:

@@ -84,7 +84,7 @@ def _visit(asked: Visit, host: str) -> Report:
     problems: dict[int, str] = {}
     for i, recipe in enumerate(decode_manifest(asked.manifest, "the library").recipes):
         try:
-            identities[i] = local_compiler(recipe, env).identity()
+            _, identities[i] = local_compiler(recipe, env)
         except LazyckError as e:
             problems[i] = _problem_of(e)
     return Report(host, source_digest(), identities, problems)
@@ -112,8 +112,8 @@ def _make(order: Order, host: str, begin: float) -> Made:
     if entry.key != order.key:
         return Made(host, problem=f"its key is {entry.key} there, but {order.key} here")
     _prepare_preamble(order, rt, manifest_file, env)
-    words = ["--quiet", "--", order.blob]
-    running = proc.Running([*rt_words(rt, "compile", manifest_file, order.archs), *words], env=env)
+    words = rt_words(rt, "compile", manifest_file, order.archs, "--quiet", "--", order.blob)
+    running = proc.Running(words, env=env)
     while running.poll() is None:
         if order.run in _stopped:
             running.stop()
@@ -152,8 +152,8 @@ def _prepare_preamble(order: Order, rt: Path, manifest_file: Path, env: Mapping[
         if not order.preamble or (order.run, order.preamble) in _begun:
             return
         _begun.add((order.run, order.preamble))
-    words = rt_words(rt, "preamble", manifest_file, order.archs)
-    proc.run([*words, "--", order.blob], env=env)  # if it fails, the compiles do without it
+    words = rt_words(rt, "preamble", manifest_file, order.archs, "--", order.blob)
+    proc.run(words, env=env)  # if it fails, the compiles do without it
 
 
 def stop(run: str) -> None:
