@@ -69,7 +69,9 @@ def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
             continue
         is_data = s.type in ("OBJECT", "TLS", "COMMON") or s.section == _COMMON
         section = image.sections[s.section] if s.section < _RESERVED else None
-        is_state = is_data and (section is None or _is_writable(section))
+        # Data that only the loader writes to is constant afterwards.
+        is_constant = section and (not section.flags & _SHF_WRITE or section.name.startswith(".data.rel.ro"))
+        is_state = is_data and not is_constant
         is_merged = section is not None and bool(section.flags & _SHF_GROUP)
         type_ = "OBJECT" if s.type == "COMMON" or s.section == _COMMON else s.type
         found.append(Defined(s.name, s.binding, type_, s.visibility, s.size, is_state, (s.section, s.value), is_merged))
@@ -109,8 +111,3 @@ def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles
     # may merely share its name with something in the source.
     shared = {s.name for s in table if s.type == "OBJECT" and s.binding != "GLOBAL"}
     return frozenset(n for n in wanted if identifiers(n) & words and (n not in shared or scopes_of(n) <= words))
-
-
-def _is_writable(section: elf.Section) -> bool:
-    # Data that only the loader writes to is constant afterwards.
-    return bool(section.flags & _SHF_WRITE) and not section.name.startswith(".data.rel.ro")

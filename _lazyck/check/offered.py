@@ -123,13 +123,11 @@ def _read(image: elf.ElfImage, file: ELFFile) -> Offered:
     names = {s.name for s in image.symbols() if s.section != 0 and s.name and s.type not in ("FILE", "SECTION")}
     tags: list[tuple[str, int]] = []
     texts: list[tuple[str, str]] = []
-    for section in sections:
-        if isinstance(section, DynamicSection):
-            tags += [(tag["d_tag"], tag["d_val"]) for tag in section.iter_tags()]
-            strings = file.get_section(section["sh_link"])
-            assert isinstance(strings, StringTableSection)
-            texts += [(tag[3:], strings.get_string(value)) for tag, value in tags if tag in _TEXTS]
-            break
+    if dynamic := next((s for s in sections if isinstance(s, DynamicSection)), None):
+        tags += [(tag["d_tag"], tag["d_val"]) for tag in dynamic.iter_tags()]
+        strings = file.get_section(dynamic["sh_link"])
+        assert isinstance(strings, StringTableSection)
+        texts += [(tag[3:], strings.get_string(value)) for tag, value in tags if tag in _TEXTS]
     return Offered(
         exports,
         frozenset(names | {e.name for e in exports.values()}),

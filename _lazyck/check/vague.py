@@ -96,7 +96,6 @@ def _discardable(text: str) -> Iterator[str]:
     """Yield the names that an LLVM IR module defines, but may discard if nothing in it needs
     them."""
     for line in text.splitlines():
-        if line.startswith(("@", "define ")) and re.search(r"\blinkonce(_odr)?\b", line[:4000]):
-            found = _IR_NAME.search(line)
-            if found:
-                yield found[1] or found[2]
+        is_definition = line.startswith(("@", "define "))
+        if is_definition and re.search(r"\blinkonce(_odr)?\b", line[:4000]) and (found := _IR_NAME.search(line)):
+            yield found[1] or found[2]

@@ -100,8 +100,9 @@ class Names:
         index = self._index
         found = index.get(name) or index.get(base) or index.get(blob) or set()
         if "/" in name and len(found) > 1:  # a path tells equal stems apart
-            tail = os.path.normpath(name).lstrip("/")
-            exact = {i for i in found if _same_tail(self._manifest.blobs[i].source, tail)}
+            given = "/" + os.path.normpath(name).lstrip("/")
+            sources = {i: "/" + self._manifest.blobs[i].source.split("/tree/", 1)[-1] for i in found}
+            exact = {i for i, source in sources.items() if source.endswith(given) or given.endswith(source)}
             return exact or found
         if not found and any(c in name for c in "*?["):
             return set().union(*(found for key, found in index.items() if fnmatch.fnmatchcase(key, name)))
@@ -151,8 +152,3 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
 def part_of(blob: BlobRecord, name: str) -> BlobRecord:
     """Return the part of `blob` that is called `name`, as far as the manifest tells."""
     return replace(blob, name=name, symbols=(name,), kernel=f"{blob.name}\t{name}", units=None)
-
-
-def _same_tail(source: str, given: str) -> bool:
-    a, b = source.split("/tree/", 1)[-1], given
-    return a == b or b.endswith("/" + a) or a.endswith("/" + b)

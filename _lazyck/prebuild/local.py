@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from _lazyck import abi, proc
 from _lazyck.errors import BuildError
@@ -60,12 +61,12 @@ def build(
     argv = [str(find_ninja(own)), "-j", str(options.parallel), "-k", "0" if options.keeps_going else "1"]
     state = State(plan, options.parallel, time.monotonic())
     groups = find_preambles(rt, manifest_file, plan.jobs, options.parallel, own)
-    with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work:
+    with tempfile.TemporaryDirectory(prefix="lazyck-prebuild-") as work, Path(work, "journal").open("a+") as journal:
         text = render_ninja(rt, manifest_file, plan.jobs, [plan.jobs[group[0]] for group in groups], options)
         write_atomic(Path(work) / "build.ninja", text.encode("utf-8", "surrogateescape"))
         argv += ["-C", work, *(["-v"] if options.verbose else [])]
         running = proc.Running(argv, env=own, on_line=reporter.note if options.verbose else None)
-        watch = _Watch(Path(work), state, reporter)
+        watch = _Watch(Path(work), journal, state, reporter)
         try:
             with interruptible(state):
                 watch.follow(running)
@@ -81,9 +82,9 @@ def build(
 class _Watch:
     """Update the state from the journal, and tell the reporter."""
 
-    def __init__(self, work: Path, state: State, reporter: Reporter) -> None:
-        self._state, self._work, self._reporter = state, work, reporter
-        self._at = 0  # how far the journal has been read
+    def __init__(self, work: Path, journal: TextIO, state: State, reporter: Reporter) -> None:
+        self._state, self._work, self._journal, self._reporter = state, work, journal, reporter
+        self._rest = ""  # of the journal, without the end of the line
         self._used_kib = 0
 
     def follow(self, running: proc.Running) -> None:
@@ -117,15 +118,8 @@ class _Watch:
                 state.end(number, self._reporter, failure_of(state.plan.jobs[number], output, status))
 
     def _read(self) -> Iterator[tuple[str, int, int]]:
-        try:
-            with (self._work / "journal").open("rb") as f:
-                f.seek(self._at)
-                data = f.read()
-        except FileNotFoundError:
-            return
-        whole = data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
-        for line in whole.decode().splitlines():
+        *lines, self._rest = (self._rest + self._journal.read()).split("\n")
+        for line in lines:
             verb, number, *status = line.split()
             yield verb, int(number), int(status[0]) if status else 0
 

@@ -116,11 +116,11 @@ class Remote:
             return None
         if record.entry != entry:
             self._refuse(place, entry, "its record is another entry's")
-            return None
-        if place.tier.is_trusted or self.keys.believe(record):
+        elif place.tier.is_trusted or self.keys.believe(record):
             return record
-        signed = "is not signed by anyone trusted" if record.signatures else "is not signed"
-        self._refuse(place, entry, f"it {signed}; {_HINT}")
+        else:
+            signed = "is not signed by anyone trusted" if record.signatures else "is not signed"
+            self._refuse(place, entry, f"it {signed}; {_HINT}")
         return None
 
     def refuse(self, fetched: Fetched) -> None:
@@ -170,7 +170,7 @@ class Remote:
                 return ()
             nearer = [p for p in self.places[: fetched.number] if not p.tier.is_read_only]
             believed = self.keys.believe(fetched.record)
-            return self._push_to([p for p in nearer if believed or p.tier.is_trusted], fetched.record, contents)
+            return self._push_to([p for p in nearer if believed or p.tier.is_trusted], fetched.record, contents, {})
 
     def provenance(self, entry: EntryName, sha256: str) -> Provenance | None:
         """Return what somebody who is trusted says of how the entry with these contents was made,
@@ -183,12 +183,12 @@ class Remote:
                         continue
                     try:
                         found = provenance.decode(data, entry, public)
+                        if found.sha256 == sha256:
+                            return found
+                        problem = "its provenance is that of other contents"
                     except FormatError as e:
-                        self._refuse(place, entry, f"its provenance: {e.message}")
-                        continue
-                    if found.sha256 == sha256:
-                        return found
-                    self._refuse(place, entry, "its provenance is that of other contents")
+                        problem = f"its provenance: {e.message}"
+                    self._refuse(place, entry, problem)
         return None
 
     # -- leases -----------------------------------------------------------------------------------
@@ -283,13 +283,13 @@ class Remote:
             part.unlink(missing_ok=True)
 
     def _push_to(
-        self, places: list[Place], record: Record, contents: Contents, beside: Mapping[str, bytes] | None = None
+        self, places: list[Place], record: Record, contents: Contents, beside: Mapping[str, bytes]
     ) -> tuple[str, ...]:
         has_it = []
         with compressing(contents) as compressed:
             for place in places:
                 with self._passing_over():
-                    self._push_one(place, record, contents, compressed, beside or {})
+                    self._push_one(place, record, contents, compressed, beside)
                     has_it.append(place.label)
         return tuple(has_it)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from _lazyck.errors import RemoteError
+from _lazyck.remote.sign import read_private
 
 if TYPE_CHECKING:
     from _lazyck.remote.tiers import Tier, Times
@@ -60,8 +61,6 @@ def read_token(path: str, label: str) -> str:
     none. Raises `UsageError`."""
     if not path:
         return ""
-    from _lazyck.remote.sign import read_private
-
     words = read_private(Path(path), f"the token of {label}").decode("ascii", "replace").split()
     return words[0] if words else ""
 

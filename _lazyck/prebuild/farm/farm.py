@@ -294,15 +294,16 @@ class _Farm:
         workers that hang."""
         for given in self._given.values():
             given.future.release()
-        telling = threading.Thread(target=self._tell_workers, daemon=True)
+
+        def tell() -> None:
+            try:
+                self._client.run(stop, self._name, on_error="ignore")
+            except Exception as e:  # the cluster is gone, and its work for this run with it
+                self._reporter.note(f"lazyck: the workers could not be told to stop: {e!r}"[:300])
+
+        telling = threading.Thread(target=tell, daemon=True)
         telling.start()
         telling.join(_END_SECONDS)
-
-    def _tell_workers(self) -> None:
-        try:
-            self._client.run(stop, self._name, on_error="ignore")
-        except Exception as e:  # the cluster is gone, and its work for this run with it
-            self._reporter.note(f"lazyck: the workers could not be told to stop: {e!r}"[:300])
 
 
 def build_on_farm(

@@ -10,7 +10,6 @@ tools.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tarfile
@@ -25,11 +24,11 @@ from _lazyck.config import tools_dir
 from _lazyck.errors import BuildError, FormatError
 from _lazyck.files import private_directory, write_atomic
 from _lazyck.manifest import Manifest, encode
+from _lazyck.remote.contents import opened
 from _lazyck.tarball import write_tarball
 
 BUNDLE = "lazyck"
 _DIRECTORY = "farm"
-_CHUNK = 1 << 20
 _HINT = "install the library again, with its directory `lazyck`; LAZYCK_ROOT names another one"
 
 
@@ -62,8 +61,8 @@ def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]
     return files
 
 
-def pack(target: Path, files: Mapping[str, Path], manifest: Manifest) -> str:
-    """Write the parcel, and return its SHA-256."""
+def pack(target: Path, files: Mapping[str, Path], manifest: Manifest) -> None:
+    """Write the parcel. Raises `BuildError`."""
     own = f"{BUNDLE}/{manifest.library}/manifest"
     members: dict[str, Path | bytes] = {**files, own: encode(manifest)}
     try:
@@ -71,16 +70,6 @@ def pack(target: Path, files: Mapping[str, Path], manifest: Manifest) -> str:
             write_tarball(out, sorted(members.items()))
     except OSError as e:
         raise BuildError(f"{e.filename}: {e.strerror}", _HINT) from e
-    return sha256_of(target)
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's contents."""
-    with path.open("rb") as f:
-        digest = hashlib.sha256()
-        while part := f.read(_CHUNK):
-            digest.update(part)
-    return digest.hexdigest()
 
 
 def unpacked(digest: str, library: str, fetch: Callable[[Path], bool], env: Mapping[str, str]) -> Path:
@@ -103,7 +92,9 @@ def unpacked(digest: str, library: str, fetch: Callable[[Path], bool], env: Mapp
                 raise BuildError(
                     f"the bundle {digest} is not in the remote cache", "do all workers use the same remote cache?"
                 )
-            if sha256_of(parcel) != digest:
+            with opened(parcel) as contents:
+                is_right = contents.sha256 == digest
+            if not is_right:
                 raise FormatError("the bundle that arrived is not the one that was sent", "run the same command again")
             unpack(parcel, Path(name) / "tree")
             shutil.rmtree(place, ignore_errors=True)

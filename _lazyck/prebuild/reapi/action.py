@@ -15,10 +15,11 @@ from _lazyck import abi
 from _lazyck.errors import BuildError
 from _lazyck.manifest import Manifest, encode
 from _lazyck.prebuild.farm.messages import OF_KEY
-from _lazyck.prebuild.farm.parcel import BUNDLE, parcel_files, sha256_of
+from _lazyck.prebuild.farm.parcel import BUNDLE, parcel_files
 from _lazyck.prebuild.reapi.endpoint import Endpoint
 from _lazyck.prebuild.reapi.messages import messages
 from _lazyck.quantities import seconds_of
+from _lazyck.remote.contents import opened
 
 TOOL = "lazyck-rt"
 TOOLCHAIN = "toolchain"
@@ -128,7 +129,8 @@ class Inputs:
             if endpoint.toolchain:
                 files |= _files_of_toolchain(Path(endpoint.toolchain), inputs)
             for place, path in {**files, TOOL: rt}.items():
-                digest = Digest(sha256_of(path), path.stat().st_size)
+                with opened(path) as contents:
+                    digest = Digest(contents.sha256, contents.size)
                 inputs[place] = Input(digest, os.access(path, os.X_OK))
                 paths[digest] = path
         except OSError as e:
@@ -153,17 +155,11 @@ def _files_of_toolchain(home: Path, inputs: dict[str, Input | str]) -> dict[str,
     return files
 
 
-@dataclass(frozen=True)
-class Action:
-    """The compile of one entry: what the service calls it, and the two messages to upload."""
-
-    digest: Digest
-    blobs: Blobs
-
-
-def make_action(inputs: Inputs, endpoint: Endpoint, blob: str, archs: Sequence[str], env: Mapping[str, str]) -> Action:
-    """Return the action that compiles a blob or kernel for the archs. Settings of `env` that decide
-    the key travel with it."""
+def make_action(
+    inputs: Inputs, endpoint: Endpoint, blob: str, archs: Sequence[str], env: Mapping[str, str]
+) -> tuple[Digest, Blobs]:
+    """Return the action that compiles a blob or kernel for the archs, and its messages, which are
+    to be uploaded. Settings of `env` that decide the key travel with it."""
     m = messages()
     words = [f"./{TOOL}", "make", "--from", inputs.manifest, "--quiet"]
     words += ["--toolchain", TOOLCHAIN] if endpoint.toolchain else []
@@ -185,7 +181,7 @@ def make_action(inputs: Inputs, endpoint: Endpoint, blob: str, archs: Sequence[s
         action.timeout.seconds = math.ceil(seconds) + _GRACE
     data: bytes = action.SerializeToString(deterministic=True)
     digest = Digest.of(data)
-    return Action(digest, Blobs(data={digest: data, Digest.of(command): command}))
+    return digest, Blobs(data={digest: data, Digest.of(command): command})
 
 
 def compile_seconds(env: Mapping[str, str]) -> float:

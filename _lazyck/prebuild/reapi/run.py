@@ -163,7 +163,7 @@ class _Run:
         for attempt in range(1, _TRIES + 1):
             if attempt > 1:
                 self._events.put(_Event(number, note=f"retry: {job.title}: {why}"))
-                self._pause(2.0 ** (2 * attempt - 3))
+                self._stop.wait(2.0 ** (2 * attempt - 3) * random.uniform(0.5, 1.0))
             self._check_stopped()
             try:
                 return self._once(number, job, is_anew=is_anew)
@@ -180,12 +180,12 @@ class _Run:
 
     def _once(self, number: int, job: Job, *, is_anew: bool) -> Failure | None:
         client = self._client
-        action = make_action(self._inputs, self._endpoint, job.entry.name, job.entry.archs, self._env)
-        result = None if is_anew else client.find_result(action.digest)
+        action, blobs = make_action(self._inputs, self._endpoint, job.entry.name, job.entry.archs, self._env)
+        result = None if is_anew else client.find_result(action)
         if result is None:
-            client.upload(action.blobs)
+            client.upload(blobs)
             result = client.execute(
-                action.digest, lambda stage: self._events.put(_Event(number, stage=stage)), is_anew=is_anew
+                action, lambda stage: self._events.put(_Event(number, stage=stage)), is_anew=is_anew
             )
         outputs = {file.path: file for file in result.output_files}
         made = Made(
@@ -211,10 +211,6 @@ class _Run:
 
     def _check_stopped(self) -> None:
         if self._stop.is_set():
-            raise _StoppedError
-
-    def _pause(self, seconds: float) -> None:
-        if self._stop.wait(seconds * random.uniform(0.5, 1.0)):
             raise _StoppedError
 
 
