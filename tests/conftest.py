@@ -16,7 +16,7 @@ from support import HERE, REPOSITORY, Lazyck, Once, running
 
 from _lazyck.config import tools_dir
 from _lazyck.files import private_directory
-from _lazyck.prebuild.ninja_program import find_ninja
+from _lazyck.prebuild.local import find_ninja
 from _lazyck.runtime.objects import build_tool
 
 

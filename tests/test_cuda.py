@@ -16,7 +16,7 @@ from ops_library import inspect
 from support import REPOSITORY, Lazyck
 
 from _lazyck import abi
-from _lazyck.prebuild.ninja_program import find_ninja
+from _lazyck.prebuild.local import find_ninja
 from _lazyck.toolchains import CUDA, Found
 from _lazyck.toolchains.check import State
 

@@ -21,7 +21,7 @@ from support import REPOSITORY, Lazyck, on_terminal
 
 from _lazyck.costs import Costs
 from _lazyck.prebuild.entries import Entry
-from _lazyck.prebuild.ninja_program import find_ninja
+from _lazyck.prebuild.local import find_ninja
 from _lazyck.prebuild.plan import Failure, Job, Plan, estimate, make_plan
 from _lazyck.prebuild.progress import State, describe, time_left
 

@@ -26,7 +26,7 @@ from _lazyck.prebuild.plan import (
     render_outcome,
     render_plan,
 )
-from _lazyck.prebuild.schedule import Fleet, Placed, Task, least, longest_first, makespan, schedule
+from _lazyck.prebuild.schedule import Fleet, Task, least, makespan, schedule
 
 GIB = 1 << 20  # in KiB
 
@@ -38,13 +38,9 @@ def entry(name: str, archs: str = "gfx942", cached: bool = False) -> Entry:
 # -- the schedule ----------------------------------------------------------------------------------
 
 
-def run(tasks: list[Task], fleet: Fleet) -> list[Placed]:
-    return schedule(tasks, longest_first(tasks), fleet)
-
-
 def test_the_longest_go_first_and_each_place_takes_the_next_when_it_is_free() -> None:
     tasks = [Task(s) for s in (3, 3, 2, 2, 2)]
-    placed = run(tasks, Fleet(2, 1))
+    placed = schedule(tasks, Fleet(2, 1))
     assert makespan(placed) == 7  # longest-first gives 7; the optimum is 6
     assert [(p.task, p.worker, p.begin) for p in placed] == [(0, 0, 0), (1, 1, 0), (2, 0, 3), (3, 1, 3), (4, 0, 5)]
     assert least(tasks, Fleet(2, 1)) == 6
@@ -53,7 +49,7 @@ def test_the_longest_go_first_and_each_place_takes_the_next_when_it_is_free() ->
 def test_every_task_runs_once_and_no_place_twice_at_a_time() -> None:
     tasks = [Task(1 + i * 7919 % 31, (1 + i * 104729 % 5) * GIB) for i in range(400)]
     fleet = Fleet(3, 4, 9 * GIB)
-    placed = run(tasks, fleet)
+    placed = schedule(tasks, fleet)
     assert sorted(p.task for p in placed) == list(range(400))
     for worker in range(3):
         here = [p for p in placed if p.worker == worker]
@@ -63,16 +59,16 @@ def test_every_task_runs_once_and_no_place_twice_at_a_time() -> None:
             assert sum(tasks[p.task].kib for p in running) <= 9 * GIB
     assert least(tasks, fleet) <= makespan(placed)
     # Without the memory limit, this bound holds for any list schedule on so many places.
-    free = makespan(run(tasks, Fleet(3, 4)))
+    free = makespan(schedule(tasks, Fleet(3, 4)))
     assert free <= sum(t.seconds for t in tasks) / 12 + max(t.seconds for t in tasks)
 
 
 def test_what_does_not_fit_waits_in_its_place_and_what_never_fits_runs_alone() -> None:
     tasks = [Task(10, 6 * GIB), Task(9, 6 * GIB), Task(1, 1 * GIB)]
-    placed = run(tasks, Fleet(1, 2, 8 * GIB))
+    placed = schedule(tasks, Fleet(1, 2, 8 * GIB))
     # The second has a place and waits for memory there, so the third has to wait for a place.
     assert [(p.task, p.begin, p.end) for p in placed] == [(0, 0, 10), (1, 10, 19), (2, 10, 11)]
-    alone = run([Task(5, 100 * GIB), Task(4, 100 * GIB)], Fleet(1, 2, 8 * GIB))
+    alone = schedule([Task(5, 100 * GIB), Task(4, 100 * GIB)], Fleet(1, 2, 8 * GIB))
     assert [(p.task, p.begin) for p in alone] == [(0, 0), (1, 5)]
 
 

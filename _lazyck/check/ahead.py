@@ -28,8 +28,7 @@ _HEARTBEAT = 10.0  # seconds between two messages about progress
 
 @dataclass(frozen=True)
 class Sample:
-    """How much of a library is compiled: at most `blobs` of them, or as many as can be begun within
-    `seconds`."""
+    """How much is compiled: at most so many `blobs`, or what can be begun within `seconds`."""
 
     blobs: int | None = None
     seconds: float | None = None
@@ -116,8 +115,7 @@ class AheadOfTime:
         return members
 
     def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
-        """Compile the units that `sample` asks for, `jobs` at a time. Progress is reported to
-        `say`."""
+        """Compile the units of the sample, `jobs` at a time. Progress is reported to `say`."""
         chosen = spread(len(self.units), sample.blobs)
         deadline = math.inf if sample.seconds is None else time.monotonic() + sample.seconds
         progress = _Progress(len(chosen), say)

@@ -43,8 +43,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Request:
-    """What a check is asked for. With `keeps`, the objects and the library made ahead of time are
-    kept."""
+    """What a check is asked for. With `keeps`, what was made ahead of time stays."""
 
     sample: Sample
     jobs: int

@@ -90,8 +90,7 @@ def with_named(library: Offered, named: Iterable[str]) -> Offered:
 
 
 def read_stubs(path: Path) -> Manifest | None:
-    """Return the manifest of a lazy library, or None if all of its blobs are eager. Raises
-    `FormatError`."""
+    """Return the manifest of a lazy library, if not all blobs are eager. Raises `FormatError`."""
     data = elf.read_section(path, abi.MANIFEST_SECTION)
     return None if data is None else decode(data, str(path))
 
@@ -152,8 +151,7 @@ def _flags(tags: Iterable[tuple[str, int]]) -> Iterator[str]:
 
 
 def _version_names(sections: Iterable[Section]) -> tuple[dict[int, str], frozenset[int]]:
-    """Return the versions that a library defines, by number, and the numbers of those that it takes
-    from others."""
+    """Return the versions that a library defines, by number, and the numbers of foreign ones."""
     own: dict[int, str] = {}
     others: set[int] = set()
     for section in sections:

@@ -80,8 +80,7 @@ def is_instance(name: str) -> bool:
 
 
 def _classes_with_key(image: elf.ElfImage) -> Iterator[str]:
-    """Yield the classes whose vtable in an object has an entry for a function that only this object
-    has."""
+    """Yield the classes with a vtable in an object that names a function of this object alone."""
     table = image.symbols()
     vtables = {s.section: s.name[4:] for s in table if s.name.startswith("_ZTV") and s.section != 0}
     for section, name in vtables.items():
@@ -93,8 +92,7 @@ def _classes_with_key(image: elf.ElfImage) -> Iterator[str]:
 
 
 def _discardable(text: str) -> Iterator[str]:
-    """Yield the names that an LLVM IR module defines, but may discard if nothing in it needs
-    them."""
+    """Yield the names that an LLVM IR module defines, but may discard if it does not need them."""
     for line in text.splitlines():
         is_definition = line.startswith(("@", "define "))
         if is_definition and re.search(r"\blinkonce(_odr)?\b", line[:4000]) and (found := _IR_NAME.search(line)):

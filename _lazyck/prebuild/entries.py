@@ -93,8 +93,7 @@ def tool(env: Mapping[str, str]) -> Path:
 def entries(
     rt: Path, manifest_file: Path, selection: Selection, archs: tuple[str, ...], env: Mapping[str, str]
 ) -> list[Entry]:
-    """Return what the cache has of the selected blobs, for one set of archs. Cached entries have
-    been verified whole."""
+    """Return what the cache has of the blobs, for one set of archs. Cached entries are whole."""
     names = [b.name for b in selection.blobs]
     if broken := [n for n in names if not n or "\n" in n]:
         raise FormatError(

@@ -13,7 +13,7 @@ from _lazyck.abi import archs_in_name
 from _lazyck.costs import Costs
 from _lazyck.errors import UsageError
 from _lazyck.prebuild.entries import Entry
-from _lazyck.prebuild.schedule import Fleet, Task, least, longest_first, makespan, schedule
+from _lazyck.prebuild.schedule import Fleet, Task, least, makespan, schedule
 from _lazyck.quantities import counted, show_kib, show_seconds
 from _lazyck.visible import visible
 
@@ -127,7 +127,7 @@ def forecast(work: Work, fleet: Fleet) -> Forecast:
     """Forecast the work on a fleet, longest jobs first."""
     times, shares, bounds = [], [], []
     for tasks in draws(work):
-        time = makespan(schedule(tasks, longest_first(tasks), fleet))
+        time = makespan(schedule(tasks, fleet))
         times.append(time)
         bounds.append(least(tasks, fleet))
         shares.append(sum(t.seconds for t in tasks) / (time * fleet.total_places) if time else 1.0)

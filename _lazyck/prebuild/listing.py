@@ -28,8 +28,7 @@ class Row:
 
 
 def matching(selection: Selection, pattern: str) -> Selection:
-    """Return the blobs whose name or source matches the shell pattern, or all blobs if it is
-    empty."""
+    """Return the blobs whose name or source matches the shell pattern; all, if it is empty."""
     if not pattern:
         return selection
     fits = [b for b in selection.blobs if any(fnmatch.fnmatchcase(t, pattern) for t in (b.name, b.source))]

@@ -16,14 +16,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import TextIO
 
+import ninja
+
 from _lazyck import abi, proc
-from _lazyck.errors import BuildError
+from _lazyck.errors import BuildError, ToolchainError
 from _lazyck.files import write_atomic
 from _lazyck.prebuild.entries import rt_words
-from _lazyck.prebuild.ninja_program import find_ninja
 from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from _lazyck.prebuild.preambles import find_preambles
 from _lazyck.prebuild.progress import Reporter, State
@@ -101,8 +103,7 @@ class _Watch:
             tick = min(_TICK, tick * 1.2)
 
     def look(self) -> None:
-        """Process what the journal says so far. A job that an interruption killed has not
-        failed."""
+        """Process the journal so far. A job that an interruption killed has not failed."""
         state = self._state
         for verb, number, status in self._read():
             if verb == "begin":
@@ -198,3 +199,31 @@ def _tree_rss_kib(root: int) -> int:
     for number in below:  # which grows
         below += children[number]
     return sum(pages[n] for n in below) * (os.sysconf("SC_PAGE_SIZE") // 1024)
+
+
+def find_ninja(env: Mapping[str, str]) -> Path:
+    """Return the absolute path of `ninja`: the package's own program, or else the first on the PATH
+    of `env`.
+
+    `ninja.BIN_DIR` is empty if the package lies outside this interpreter's own packages: named by
+    PYTHONPATH, or installed by `pip --target`. In these cases, its list of files and the `bin`
+    beside it are searched. Raises `ToolchainError` if there is none.
+    """
+    for program in _ninja_of_the_package():
+        if program.is_file() and os.access(program, os.X_OK):
+            return program
+    found = proc.find_program("ninja", env)
+    if found is None:
+        raise ToolchainError(
+            f"no `ninja`: the Python package in {Path(ninja.__file__).parent} lacks it, and PATH leads to none",
+            "install it again: python -m pip install --force-reinstall ninja (or Debian's ninja-build)",
+        )
+    return Path(found)
+
+
+def _ninja_of_the_package() -> Iterator[Path]:
+    if ninja.BIN_DIR:
+        yield Path(ninja.BIN_DIR) / "ninja"
+    with suppress(PackageNotFoundError):
+        yield from (Path(os.path.abspath(f.locate())) for f in files("ninja") or () if f.name == "ninja")
+    yield Path(ninja.__file__).absolute().parents[1] / "bin" / "ninja"

@@ -22,8 +22,7 @@ _WORK = (
 
 
 def environment_of(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment in which `directory` is the runtime's only cache, and keeps
-    everything."""
+    """Return the environment in which `directory` is the only cache, and keeps everything."""
     # The tiers are left out, since an entry that one of them has would not be written to
     # `directory`.
     own = {abi.ENV_CACHE_DIR: str(directory), abi.ENV_CACHE_MAXSIZE: "0"}
@@ -50,8 +49,7 @@ def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def adopt(directory: Path, entries: Iterable[Entry]) -> None:
-    """Copy entries that the runtime found whole in another cache. An entry is valid wherever it
-    lies."""
+    """Copy entries that were found whole in another cache. An entry is valid wherever it lies."""
     for entry in entries:
         if not entry.cached or entry.root == directory:
             continue

@@ -63,8 +63,7 @@ def estimate(plan: Plan, costs: Costs, parallel: int) -> tuple[float, float] | N
 
 
 def render_plan(plan: Plan, costs: Costs, parallel: int) -> str:
-    """Render what `--dry-run` prints: lines `name <tab> arch <tab> expected seconds`, and a
-    total."""
+    """Render what `--dry-run` prints: `name <tab> arch <tab> expected seconds`, and a total."""
     lines = []
     for job in plan.jobs:
         about = "-" if job.seconds is None else f"{job.seconds:.1f}"

@@ -1,7 +1,7 @@
 """Decide which worker compiles what and when: list scheduling on places that share a worker's
 memory. Pure.
 
-The model follows a farm. A task takes the first free place, in the given order. It begins on its
+The model follows a farm. A task takes the first free place, the longest first. It begins on its
 worker when the memory that it needs is free, or when nothing else runs there (`HostPermit` of the
 runtime). Until then it keeps its place.
 """
@@ -52,13 +52,8 @@ class _Worker:
     waiting: list[int] = field(default_factory=list)
 
 
-def longest_first(tasks: Sequence[Task]) -> list[int]:
-    """Return the numbers of the tasks in the order in which they should begin."""
-    return sorted(range(len(tasks)), key=lambda i: -tasks[i].seconds)
-
-
-def schedule(tasks: Sequence[Task], order: Sequence[int], fleet: Fleet) -> list[Placed]:
-    """Place every task once, and return the placements in the order in which they begin."""
+def schedule(tasks: Sequence[Task], fleet: Fleet) -> list[Placed]:
+    """Place every task once, longest first. The placements are in the order in which they begin."""
     workers = [_Worker() for _ in range(fleet.workers)]
     ends: list[tuple[float, int, int]] = []  # (time, worker, task)
     placed: list[Placed] = []
@@ -78,7 +73,7 @@ def schedule(tasks: Sequence[Task], order: Sequence[int], fleet: Fleet) -> list[
         if not begin(number, at, now):
             workers[at].waiting.append(number)
 
-    queue = iter(order)
+    queue = iter(sorted(range(len(tasks)), key=lambda i: -tasks[i].seconds))
     for place in range(fleet.total_places):
         if (number := next(queue, None)) is not None:
             take(number, place % fleet.workers, 0.0)
@@ -99,7 +94,6 @@ def makespan(placed: Sequence[Placed]) -> float:
 
 
 def least(tasks: Sequence[Task], fleet: Fleet) -> float:
-    """Return a bound that no schedule can beat: the longest task, or all the work spread over all
-    places."""
+    """Return a bound for every schedule: the longest task, or all work spread over all places."""
     longest = max((t.seconds for t in tasks), default=0.0)
     return max(longest, sum(t.seconds for t in tasks) / fleet.total_places)

@@ -90,8 +90,6 @@ class Remote:
         keys = Keys(read_trusted(env.get(abi.ENV_TRUST, "")) | ({signer.public} if signer else set()), signer)
         return cls(tiers, keys, read_times(env), (cache or cache_dir(env)) if remembers else None, listener)
 
-    # -- entries ----------------------------------------------------------------------------------
-
     def fetch(self, entry: EntryName, to: Path) -> Fetched | None:
         """Fetch an entry from the nearest tier that has one to believe. `to` appears whole, for
         this user alone."""
@@ -191,8 +189,6 @@ class Remote:
                     self._refuse(place, entry, problem)
         return None
 
-    # -- leases -----------------------------------------------------------------------------------
-
     def may_push(self, place: Place) -> bool:
         """Return whether this process may push to the tier, and those who trust its key would
         believe the result."""
@@ -206,8 +202,6 @@ class Remote:
         """Return this process's part in the entry's lease, if there is a place for leases."""
         place = self.shared_place()
         return Lease(place, entry, self.times.lease, socket.gethostname()) if place else None
-
-    # -- contents by their digest -----------------------------------------------------------------
 
     def put_contents(self, path: Path) -> str:
         """Put a file into every writable tier. Return its SHA-256, by which `get_contents` finds
@@ -236,8 +230,6 @@ class Remote:
                 self._bad.add((place.label, sha256))
                 self.listener.refused(f"contents {sha256[:16]} of {place.label}: they do not match their name")
         return False
-
-    # -- parts ------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _passing_over(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.interceptor import shims
 from _lazyck.interceptor.log import LogLine, read_log
 from _lazyck.interceptor.setup import Interception, set_up
-from _lazyck.prebuild.ninja_program import find_ninja
+from _lazyck.prebuild.local import find_ninja
 from _lazyck.records import decode_records
 
 SYSTEM_PATH = "/usr/bin:/bin"

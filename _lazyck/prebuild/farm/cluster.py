@@ -44,8 +44,7 @@ def is_in_the_open(address: str, peer: str) -> bool:
 
 @contextmanager
 def connected(executor: str, say: Callable[[str], None]) -> Iterator[tuple[Any, Guard]]:
-    """Yield a client of the cluster, which runs no code that comes from there. Raises `UsageError`
-    and `BuildError`."""
+    """Yield a client that runs no code of the cluster. Raises `UsageError` and `BuildError`."""
     address = scheduler_address(executor)
     try:
         distributed = import_module("distributed")

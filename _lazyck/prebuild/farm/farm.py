@@ -75,8 +75,7 @@ def _remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
 
 
 def _fetch(remote: Remote, entry: Entry) -> bool:
-    """Fetch an entry, and return whether it is in its place. It is checked as the runtime would
-    check it."""
+    """Fetch an entry, checked as the runtime would, and return whether it is in its place."""
     if entry.path.is_file():
         return True
     make_room(entry)
@@ -126,8 +125,6 @@ class _Farm:
         self._guard.check()
         return self._state.outcome()
 
-    # -- before ------------------------------------------------------------------------------------
-
     def _fetch_what_is_there(self) -> None:
         """Fetch what an earlier run, or anybody else, has left in the remote cache."""
         have = list(self._pool.map(lambda job: _fetch(self._remote, job.entry), self._plan.jobs))
@@ -167,8 +164,6 @@ class _Farm:
             parcel = Path(work) / "bundle"
             pack(parcel, parcel_files(self._manifest_file, self._manifest, self._env), self._manifest)
             return self._remote.put_contents(parcel)
-
-    # -- meanwhile ---------------------------------------------------------------------------------
 
     @property
     def _may_begin(self) -> bool:
@@ -286,8 +281,6 @@ class _Farm:
             self._todo.appendleft(number)
         else:
             self._state.end(number, self._reporter, Failure(job, "", f"gave up after {_TRIES} tries: {why}"))
-
-    # -- after -------------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """Make the workers end their work for this run and clear up. Waits only a limited time for

@@ -48,8 +48,7 @@ def settings_for_workers(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
 
 @dataclass(frozen=True)
 class Visit:
-    """The question to a worker before it gets work: can it compile by the recipes of this (encoded)
-    manifest?"""
+    """The question to a worker before it gets work: can it compile by this manifest, encoded?"""
 
     run: str
     manifest: bytes

@@ -86,8 +86,6 @@ class Client:
         """End the connection."""
         self._channel.close()
 
-    # -- what it can do ----------------------------------------------------------------------------
-
     def connect(self) -> None:
         """Ask what the service can do. Raises `ServiceError` if it cannot execute actions."""
         found = self._ask("get_capabilities", self._m.GetCapabilitiesRequest(instance_name=self._instance))
@@ -100,8 +98,6 @@ class Client:
         self._batch = min(most, _BATCH) - _BESIDE
         self._has_zstd = ZSTD in cache.supported_compressors
         self._has_zstd_in_batch = ZSTD in cache.supported_batch_update_compressors
-
-    # -- contents ----------------------------------------------------------------------------------
 
     def upload(self, blobs: Blobs) -> None:
         """Upload the contents that the service lacks."""
@@ -157,8 +153,7 @@ class Client:
         self._ask("write", requests(), digest.size)
 
     def download(self, digest: Digest, to: IO[bytes]) -> None:
-        """Write the contents with this digest to `to`. No more is read than the digest says, and
-        what was read has its SHA-256."""
+        """Write the contents with this digest to `to`. They have its SHA-256, and are no longer."""
         request = self._m.ReadRequest(resource_name=self._resource("", digest))
         h, left = hashlib.sha256(), digest.size
         with self._stream("read", request, self._times.whole(digest.size)) as stream, contextlib.suppress(FormatError):
@@ -176,8 +171,6 @@ class Client:
         lead = f"{self._instance}/" if self._instance else ""
         form = "compressed-blobs/zstd" if self._has_zstd else "blobs"
         return f"{lead}{kind}{form}/{digest.hash}/{digest.size}"
-
-    # -- actions -----------------------------------------------------------------------------------
 
     def find_result(self, action: Digest) -> Any:
         """Return the result of an action that was executed before, or None."""
@@ -237,8 +230,6 @@ class Client:
         if response.status.code:
             raise self._failed(response.status)
         return response.result
-
-    # -- questions ---------------------------------------------------------------------------------
 
     def _ask(self, method: str, request: Any, size: int = 0, seconds: float = 0) -> Any:
         seconds = seconds or self._times.whole(size)
