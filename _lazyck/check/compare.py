@@ -72,8 +72,8 @@ class Comparison:
 def compare(
     ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject], *, whole: bool, vague: frozenset[str] = frozenset()
 ) -> Comparison:
-    """Return the differences. Unless the library was made `whole`, only what compiled blobs define is
-    compared. `vague` are symbols that every file which uses them defines anew."""
+    """Return the differences. Unless the library was made `whole`, only what compiled blobs define
+    is compared. `vague` are symbols that every file which uses them defines anew."""
     defined: dict[str, Defined] = {}
     source_of: dict[str, str] = {}
     for blob in blobs:

@@ -33,7 +33,7 @@ _HINT = "install the library again, with its directory `lazyck`; LAZYCK_ROOT nam
 
 
 def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]) -> dict[str, Path]:
-    """Map the place of each file that a library's compiles read to the file. Raises `BuildError`."""
+    """Map the places of files that a library's compiles read to the files. Raises `BuildError`."""
     given = manifest_file.absolute()
     is_library = given.name != "manifest"
     beside = given.parent if is_library else given.parent.parent.parent
