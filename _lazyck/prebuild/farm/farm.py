@@ -14,9 +14,11 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +103,7 @@ class _Farm:
         used = frozenset(recipes[j.entry.name] for j in plan.jobs)
         self._crew = Crew(client, asked, manifest, used, jobs, lambda s: reporter.note(f"lazyck: {s}"))
         self._pool = ThreadPoolExecutor(_FETCHES)
-        self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what the main thread is to do
         self._preambles: dict[int, str] = {}  # job → its group
         self._left: dict[str, int] = {}  # group → how many of its jobs have not been given to a worker yet
         self._todo = deque(range(len(plan.jobs)))
@@ -213,20 +215,15 @@ class _Farm:
             self._given[name] = _Given(number, member, future)
             member.busy += 1
             self._state.running[number] = time.monotonic()
-            future.add_done_callback(lambda f: self._events.put((-1, f)))
+            future.add_done_callback(lambda f: self._events.put(partial(self._ended, f)))
 
     def _take_in(self) -> None:
         """Process events, after waiting a moment for one."""
-        try:
-            number, what = self._events.get(timeout=_TICK)
+        with suppress(queue.Empty):
+            event = self._events.get(timeout=_TICK)
             while True:
-                if number < 0:
-                    self._ended(what)
-                else:
-                    self._came(number, *what)
-                number, what = self._events.get_nowait()
-        except queue.Empty:
-            return
+                event()
+                event = self._events.get_nowait()
 
     def _ended(self, future: Any) -> None:
         given = self._given.get(future.key)
@@ -251,19 +248,20 @@ class _Farm:
 
     def _bring(self, number: int, job: Job, made: Made) -> None:
         """Fetch an entry, on a thread of the pool."""
+        problem = f"{made.host} compiled it, but it did not arrive through the remote cache"
         try:
-            self._events.put((number, (made, _fetch(self._remote, job.entry), "")))
+            problem = "" if _fetch(self._remote, job.entry) else problem
         except Exception as e:
-            self._events.put((number, (made, False, str(e))))
+            problem = str(e) or problem
+        self._events.put(partial(self._came, number, made, problem))
 
-    def _came(self, number: int, made: Made, is_here: bool, problem: str) -> None:
+    def _came(self, number: int, made: Made, problem: str) -> None:
         self._coming.discard(number)
-        if is_here:
+        if problem:
+            self._again(number, problem)
+        else:
             keep_cost(self._plan.jobs[number].entry, made.cost)
             self._state.end(number, self._reporter, seconds=made.seconds)
-        else:
-            why = problem or f"{made.host} compiled it, but it did not arrive through the remote cache"
-            self._again(number, why)
 
     def _let_go(self, gone: Sequence[str]) -> None:
         for name, given in list(self._given.items()):

@@ -9,9 +9,10 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +44,6 @@ _MOST_MISSED = 2  # such questions without an answer
 _REFUSED = (1, 2)  # how `lazyck-rt make` ends if it could not compile; anything else killed it
 
 
-@dataclass(frozen=True)
-class _Event:
-    """Something that happened on another thread."""
-
-    number: int  # of the job; -1: the service
-    note: str = ""
-    stage: int = 0
-    has_ended: bool = False
-    failure: Failure | None = None
-
-
 class _StoppedError(Exception):
     """The run has ended."""
 
@@ -67,9 +57,8 @@ class _Run:
     ) -> None:  # fmt: skip
         self._client, self._inputs, self._plan, self._endpoint, self._env = client, inputs, plan, endpoint, env
         self._reporter, self._keeps_going = reporter, keeps_going
-        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what the main thread is to do
         self._stop = threading.Event()
-        self._executing: dict[int, float] = {}  # job → when its action left the queue
         self._state = State(plan, min(jobs or _PARALLEL, max(1, len(plan.jobs))), time.monotonic())
 
     def build(self) -> Outcome:
@@ -95,38 +84,31 @@ class _Run:
         state, last_sign = self._state, time.monotonic()
         while state.done < len(self._plan.jobs) and (self._keeps_going or not state.failures):
             with contextlib.suppress(queue.Empty):
-                self._handle(self._events.get(timeout=_TICK))
+                self._events.get(timeout=_TICK)()
                 last_sign = time.monotonic()
             now = time.monotonic()
             self._check_patience(now, now - last_sign)
             self._reporter.show(state, now, 0)
 
-    def _handle(self, event: _Event) -> None:
-        number = event.number
-        if event.note:
-            self._reporter.note(f"lazyck: {visible(event.note)}")
-        if number < 0:
-            raise BuildError(f"{self._endpoint.label}: it stopped to answer", "is the service still there?")
-        if event.stage in (EXECUTING, COMPLETED):
-            self._executing.setdefault(number, time.monotonic())
+    def _enter(self, number: int, stage: int) -> None:
+        if stage in (EXECUTING, COMPLETED):
             self._state.running.setdefault(number, time.monotonic())
-        elif event.stage:  # back in the queue: its worker has gone
-            self._executing.pop(number, None)
+        elif stage:  # back in the queue: its worker has gone
             self._state.running.pop(number, None)
-        if event.has_ended:
-            self._state.end(number, self._reporter, event.failure)
-            self._executing.pop(number, None)
+
+    def _lose(self) -> None:
+        raise BuildError(f"{self._endpoint.label}: it stopped to answer", "is the service still there?")
 
     def _check_patience(self, now: float, silence: float) -> None:
         """Raise `BuildError` if the service makes no progress."""
         longest = (compile_seconds(self._env) or _LONGEST) + _GRACE
-        for number, since in self._executing.items():
+        for number, since in self._state.running.items():
             if now - since > longest:
                 raise BuildError(
                     f"{self._endpoint.label}: {self._plan.jobs[number].title} did not end within {longest:.0f} s",
                     "is its worker still there?",
                 )
-        if not self._executing and silence > _PATIENCE:
+        if not self._state.running and silence > _PATIENCE:
             asked = "".join(f" {k}={v}" for k, v in self._endpoint.platform) or " (none asked for)"
             raise BuildError(
                 f"{self._endpoint.label}: no worker began anything for {_PATIENCE:.0f} s",
@@ -146,7 +128,7 @@ class _Run:
             except LazyckError:
                 missed += 1
             if missed == _MOST_MISSED:
-                self._events.put(_Event(-1))
+                self._events.put(self._lose)
 
     def _make(self, number: int, job: Job) -> None:
         """Make an entry, and tell how that ended."""
@@ -156,13 +138,13 @@ class _Run:
             return
         except Exception as e:
             failure = Failure(job, "", e.message if isinstance(e, LazyckError) else f"{type(e).__name__}: {e}")
-        self._events.put(_Event(number, has_ended=True, failure=failure))
+        self._events.put(lambda: self._state.end(number, self._reporter, failure))
 
     def _try(self, number: int, job: Job) -> Failure | None:
         is_anew, why = False, ""
         for attempt in range(1, _TRIES + 1):
             if attempt > 1:
-                self._events.put(_Event(number, note=f"retry: {job.title}: {why}"))
+                self._events.put(partial(self._reporter.note, f"lazyck: {visible(f'retry: {job.title}: {why}')}"))
                 self._stop.wait(2.0 ** (2 * attempt - 3) * random.uniform(0.5, 1.0))
             self._check_stopped()
             try:
@@ -185,7 +167,7 @@ class _Run:
         if result is None:
             client.upload(blobs)
             result = client.execute(
-                action, lambda stage: self._events.put(_Event(number, stage=stage)), is_anew=is_anew
+                action, lambda stage: self._events.put(partial(self._enter, number, stage)), is_anew=is_anew
             )
         outputs = {file.path: file for file in result.output_files}
         made = Made(
