@@ -7,8 +7,8 @@ users. (docs/remote.md describes the lines that it exchanges with the library.)
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn
 
 from _lazyck.config import environment
@@ -18,12 +18,12 @@ from _lazyck.remote.caller import Caller
 
 def main() -> NoReturn:
     """Run the program."""
-    if sys.argv[1:2] == ["compile"]:
-        helper.run(_prepare)
-    helper.main()
+    helper.run(_prepare)
 
 
 def _prepare(words: Sequence[str]) -> Callable[[Caller], None]:
+    if words[:1] != ["compile"]:
+        return partial(helper.serve, helper.parse(words))
     from _lazyck.service import compile_elsewhere, parse  # much to import, and rarely needed
 
     wanted = parse(words[1:])

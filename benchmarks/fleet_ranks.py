@@ -149,7 +149,7 @@ def build(o: Options) -> Path:
 def write_helper(tools: Path) -> None:
     """Write the command `lazyck-remote` of this repository into a directory."""
     helper = tools / "lazyck-remote"
-    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom _lazyck.remote.helper import main\nmain()\n"
+    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom _lazyck.helper import main\nmain()\n"
     helper.write_text(f"#!{sys.executable}\n{start}")
     helper.chmod(0o755)
 

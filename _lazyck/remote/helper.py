@@ -35,7 +35,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -241,11 +240,6 @@ def making(path: Path) -> Making | None:
     return None
 
 
-def main() -> NoReturn:
-    """Run the helper."""
-    run(lambda words: partial(serve, parse(words)))
-
-
 def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoReturn:
     """Serve a caller on the socket that is the standard input, by what `prepare` returns for the
     command line. The exit status tells nothing; the lines do."""
@@ -278,7 +272,3 @@ def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoRetur
         status = 1
     sys.stderr.flush()
     os._exit(status)  # does not wait for threads that were given up
-
-
-if __name__ == "__main__":
-    main()

@@ -138,7 +138,7 @@ class Host:
         cwd = self.directory / f"staging-{self._count}"
         cwd.mkdir(mode=0o700)
         ours, theirs = socket.socketpair()
-        argv = [sys.executable, "-m", "_lazyck.remote.helper", "entry", "--key", key, "--name", name, "--cache",
+        argv = [sys.executable, "-m", "_lazyck.helper", "entry", "--key", key, "--name", name, "--cache",
                 str(self.cache), *words]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": python_path(), **self.env, **(env or {})}
         process = subprocess.Popen(argv, cwd=cwd, env=environment, stdin=theirs.fileno())

@@ -274,7 +274,7 @@ def test_settings_that_make_no_sense_are_said_and_the_caller_compiles(
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused(words: list[str]) -> None:
-    argv = [sys.executable, "-m", "_lazyck.remote.helper", *words]
+    argv = [sys.executable, "-m", "_lazyck.helper", *words]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 2

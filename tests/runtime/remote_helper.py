@@ -14,7 +14,7 @@ def write_helper(where: Path) -> Path:
     path.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
         f"open({str(where / 'helped')!r}, 'a').write('x')\n"
-        "from _lazyck.remote.helper import main\nmain()\n"
+        "from _lazyck.helper import main\nmain()\n"
     )
     path.chmod(0o755)
     return path

@@ -20,14 +20,14 @@ from _lazyck.errors import BuildError, LazyckError
 from _lazyck.files import write_through
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild.entries import Entry, keep_cost, keep_log, make_room, tool
-from _lazyck.prebuild.farm.messages import LONGEST_TEXT, Made
+from _lazyck.prebuild.farm.messages import LONGEST_TEXT
 from _lazyck.prebuild.local import failure_of, interruptible
 from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
 from _lazyck.prebuild.progress import Reporter, State
 from _lazyck.prebuild.reapi.action import COST, LOG, MADE, Digest, Inputs, compile_seconds, make_action
 from _lazyck.prebuild.reapi.client import LACKS, PASSING, Client, ServiceError
 from _lazyck.prebuild.reapi.endpoint import Endpoint, parse_endpoint, require_trust
-from _lazyck.prebuild.reapi.messages import COMPLETED, EXECUTING
+from _lazyck.prebuild.reapi.messages import COMPLETED, EXECUTING, messages
 from _lazyck.remote.entry_name import answers_to
 from _lazyck.remote.record import LARGEST_ENTRY
 from _lazyck.remote.tiers import read_times
@@ -170,25 +170,23 @@ class _Run:
                 action, lambda stage: self._events.put(partial(self._enter, number, stage)), is_anew=is_anew
             )
         outputs = {file.path: file for file in result.output_files}
-        made = Made(
-            host=result.execution_metadata.worker,
-            status=result.exit_code,
-            output=_text(client, result.stderr_raw, result.stderr_digest),
-            log=_text(client, outputs[LOG].contents, outputs[LOG].digest) if LOG in outputs else "",
-            cost=_cost_in(_text(client, outputs[COST].contents, outputs[COST].digest)) if COST in outputs else None,
-        )
-        if made.status == 0:
+        host, status = result.execution_metadata.worker or "a worker", result.exit_code
+        output = _text(client, result.stderr_raw, result.stderr_digest)
+        nothing = messages().OutputFile()
+        files = [outputs.get(name, nothing) for name in (LOG, COST)]
+        log, cost = (_text(client, file.contents, file.digest) for file in files)
+        if status == 0:
             if MADE not in outputs:
-                raise ServiceError(client.label, "", f"an action of {made.host or 'a worker'} left no entry")
+                raise ServiceError(client.label, "", f"an action of {host} left no entry")
             _fetch(client, job.entry, outputs[MADE])
-        elif made.status not in _REFUSED:
-            said = made.output.strip().rpartition("\n")[2]
-            ended = f"an action of {made.host or 'a worker'} ended with status {made.status}"
+        elif status not in _REFUSED:
+            said = output.strip().rpartition("\n")[2]
+            ended = f"an action of {host} ended with status {status}"
             raise ServiceError(client.label, "", ended + (f": {said}" if said else ""))
-        log = keep_log(job.entry, made.log)
-        if made.status:
-            return replace(failure_of(job, made.output, made.status), log=log)
-        keep_cost(job.entry, made.cost)
+        path = keep_log(job.entry, log)
+        if status:
+            return replace(failure_of(job, output, status), log=path)
+        keep_cost(job.entry, _cost_in(cost))
         return None
 
     def _check_stopped(self) -> None:
