@@ -82,9 +82,10 @@ class _Puller:
     def _fetch(self, item: Item) -> Outcome:
         make_private(root_of(item.path), item.path.parent)
         fetched = self._remote.fetch(item.entry, item.path)
-        if fetched:
-            self._records[item.entry.name] = fetched.record
-        return Outcome(PULLED, (item.entry.name,), fetched.size) if fetched else self._without(item)
+        if not fetched:
+            return self._without(item)
+        self._records[item.entry.name] = fetched.record
+        return Outcome(PULLED, (item.entry.name,), fetched.record.size)
 
     def _without(self, item: Item) -> Outcome:
         """Return the outcome for an entry that no remote delivered."""

@@ -204,7 +204,6 @@ class _Progress:
         self._begun = self._said = time.monotonic()
 
     def step(self) -> None:
-        """Count one more finished compile."""
         self._done += 1
         now = time.monotonic()
         if now - self._said >= _HEARTBEAT and self._done < self._number:

@@ -116,7 +116,6 @@ class _Facts:
     whole: bool
 
     def exports(self) -> Iterator[Difference]:
-        """Yield differences in what the ahead-of-time library exports."""
         lazily = _by_name(self.lazy.offered.exports.values())
         for key, export in self.ahead.exports.items():
             if not self.whole and export.name not in self.defined:
@@ -155,7 +154,6 @@ class _Facts:
             yield Difference("size", key, "", f"{ahead.size} bytes", f"{lazily.size} bytes")
 
     def added(self) -> Iterator[Difference]:
-        """Yield what only the lazy library exports."""
         known = _by_name(self.ahead.exports.values())
         for key, export in self.lazy.offered.exports.items():
             if export.name in _BY_LINKER:
@@ -188,7 +186,6 @@ class _Facts:
                 yield Difference("undefined", name, "", "defined, for the library itself", "undefined")
 
     def hollow(self) -> Iterator[Difference]:
-        """Yield stubs of functions that no blob defines."""
         for name in sorted(self.lazy.stubs - self.defined.keys()):
             yield Difference("hollow", name, "", "not defined by any blob", "a stub")
 
@@ -250,7 +247,6 @@ def _versioned(blobs: Sequence[BlobObject]) -> Iterator[Difference]:
 
 
 def _dynamic(ahead: Offered, lazy: Lazy) -> Iterator[Difference]:
-    """Yield differences in the dynamic section."""
     lazily = lazy.offered
     for name in ahead.needed:
         if name not in lazily.needed and not _LOADER.match(name):

@@ -90,7 +90,6 @@ class _Watch:
         self._used_kib = 0
 
     def follow(self, running: proc.Running) -> None:
-        """Follow the journal until ninja ends."""
         tick, next_memory = _FIRST_TICK, 0.0
         while running.poll() is None:
             self.look()

@@ -87,7 +87,6 @@ class _Child:
         self._hear()
 
     def end(self) -> None:
-        """Kill the process."""
         self._process.kill()
 
     def release(self) -> None:

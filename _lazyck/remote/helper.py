@@ -105,7 +105,7 @@ def serve(task: Task, caller: Caller) -> None:
 def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
     """Give the fetched file to the caller, then to the nearer tiers. Return whether it was good."""
     with open(target, "rb") as own:  # the caller moves it into its cache
-        caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.size))
+        caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.record.size))
         word, why = caller.hear()
         if word == "kept":
             finish_what_is_begun()

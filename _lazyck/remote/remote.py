@@ -46,11 +46,6 @@ class Fetched:
     number: int
     record: Record
 
-    @property
-    def size(self) -> int:
-        """Return the size in bytes."""
-        return self.record.size
-
 
 class Remote:
     """The tiers of `LAZYCK_REMOTE`. One that is down or slow is skipped in bounded time. Threads

@@ -218,7 +218,6 @@ class _Farm:
             future.add_done_callback(lambda f: self._events.put(partial(self._ended, f)))
 
     def _take_in(self) -> None:
-        """Process events, after waiting a moment for one."""
         with suppress(queue.Empty):
             event = self._events.get(timeout=_TICK)
             while True:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,17 +92,8 @@ def make_tree(inputs: Mapping[str, Input | str]) -> tuple[Digest, dict[Digest, b
     return add(root), listings
 
 
-@dataclass(frozen=True)
-class Blobs:
-    """Contents to upload: files on this machine, and data in memory."""
-
-    files: Mapping[Digest, Path] = field(default_factory=dict)
-    data: Mapping[Digest, bytes] = field(default_factory=dict)
-
-    @property
-    def digests(self) -> list[Digest]:
-        """Return what all of them are called."""
-        return [*self.files, *self.data]
+# Contents to upload: files on this machine, and data in memory.
+Blobs = Mapping[Digest, Path | bytes]
 
 
 @dataclass(frozen=True)
@@ -136,7 +127,7 @@ class Inputs:
         except OSError as e:
             raise BuildError(f"{e.filename}: {e.strerror}", "install the library again, with its bundle") from e
         root, listings = make_tree(inputs)
-        return cls(root, Blobs(paths, {**listings, Digest.of(encoded): encoded}), own)
+        return cls(root, {**paths, **listings, Digest.of(encoded): encoded}, own)
 
 
 def _files_of_toolchain(home: Path, inputs: dict[str, Input | str]) -> dict[str, Path]:
@@ -181,7 +172,7 @@ def make_action(
         action.timeout.seconds = math.ceil(seconds) + _GRACE
     data: bytes = action.SerializeToString(deterministic=True)
     digest = Digest.of(data)
-    return digest, Blobs(data={digest: data, Digest.of(command): command})
+    return digest, {digest: data, Digest.of(command): command}
 
 
 def compile_seconds(env: Mapping[str, str]) -> float:

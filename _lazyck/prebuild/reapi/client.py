@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
@@ -14,7 +16,7 @@ from _lazyck.errors import FormatError, RemoteError
 from _lazyck.prebuild.reapi.action import Blobs, Digest
 from _lazyck.prebuild.reapi.endpoint import Endpoint
 from _lazyck.prebuild.reapi.messages import METHODS, SHA256, ZSTD, messages
-from _lazyck.remote.contents import compressed, decompressed
+from _lazyck.remote.contents import compressed, decompressed, parts_of
 from _lazyck.remote.extras import need
 from _lazyck.remote.store import read_token
 from _lazyck.remote.tiers import Times
@@ -24,7 +26,6 @@ _LARGEST_MESSAGE = 16 << 20  # bytes
 _BATCH = 4 << 20  # bytes of a message, where the service does not tell its limit
 _BESIDE = 64 << 10  # bytes of a message besides its contents
 _PER_BLOB = 256  # bytes of a message for each content, such as its digest
-_CHUNK = 1 << 20
 _MOST_ASKED = 10_000  # digests in one question
 _LONGEST_TEXT = 300
 _CANCEL_SECONDS = 2.0
@@ -103,21 +104,20 @@ class Client:
         """Upload the contents that the service lacks."""
         batch: list[tuple[Digest, bytes]] = []
         size = 0
-        for digest in self._missing(blobs.digests):
+        for digest in self._missing(blobs):
             if digest.size + _PER_BLOB > self._batch:
-                self._write(digest, blobs)
+                self._write(digest, blobs[digest])
                 continue
             if size + digest.size + _PER_BLOB > self._batch:
                 self._update(batch)
                 batch, size = [], 0
-            batch.append((digest, b"".join(_parts_of(digest, blobs))))
+            batch.append((digest, b"".join(_parts_of(blobs[digest]))))
             size += digest.size + _PER_BLOB
         if batch:
             self._update(batch)
 
-    def _missing(self, digests: Iterable[Digest]) -> list[Digest]:
-        asked = list(dict.fromkeys(digests))
-        known = set(asked)
+    def _missing(self, blobs: Blobs) -> list[Digest]:
+        asked = list(blobs)
         missing: list[Digest] = []
         for at in range(0, len(asked), _MOST_ASKED):
             request = self._m.FindMissingBlobsRequest(
@@ -125,7 +125,7 @@ class Client:
             )
             found = self._ask("find_missing", request, _MOST_ASKED * _PER_BLOB)
             missing += [Digest.read(d) for d in found.missing_blob_digests]
-        return [d for d in dict.fromkeys(missing) if d in known]
+        return [d for d in dict.fromkeys(missing) if d in blobs]
 
     def _update(self, batch: list[tuple[Digest, bytes]]) -> None:
         requests = [self._m.Update(digest=digest.message(), data=data) for digest, data in batch]
@@ -138,11 +138,11 @@ class Client:
             if response.status.code:
                 raise self._failed(response.status)
 
-    def _write(self, digest: Digest, blobs: Blobs) -> None:
+    def _write(self, digest: Digest, blob: Path | bytes) -> None:
         name = self._resource(f"uploads/{uuid4()}/", digest)
 
         def requests() -> Iterator[Any]:
-            parts = _parts_of(digest, blobs)
+            parts = _parts_of(blob)
             at, next_part = 0, b""
             for part in compressed(parts) if self._has_zstd else parts:
                 if next_part:
@@ -284,12 +284,6 @@ _HINTS = {
 }
 
 
-def _parts_of(digest: Digest, blobs: Blobs) -> Iterator[bytes]:
-    """Yield contents in parts."""
-    if digest in blobs.data:
-        data = blobs.data[digest]
-        yield from (data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK))
-        return
-    with open(blobs.files[digest], "rb") as f:
-        while part := f.read(_CHUNK):
-            yield part
+def _parts_of(blob: Path | bytes) -> Iterator[bytes]:
+    with io.BytesIO(blob) if isinstance(blob, bytes) else blob.open("rb") as f:
+        yield from parts_of(f)

@@ -131,7 +131,6 @@ class _Run:
                 self._events.put(self._lose)
 
     def _make(self, number: int, job: Job) -> None:
-        """Make an entry, and tell how that ended."""
         try:
             failure = self._try(number, job)
         except _StoppedError:
