@@ -125,9 +125,9 @@ def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, 
 
 def keep_guess(cache: Path, library: str, blob: str, archs: str, seconds: float, peak_kib: int) -> None:
     """Record what a compile took elsewhere, so that the next one of this blob here has an expected
-    time. Nothing is recorded if the cache knows what one took, or if `seconds` is 0. Names are
-    spelled as in file names. Raises `RefusedError` and `OSError`."""
-    with directory_below(cache, Path(CACHE_COSTS), makes=True) as costs:
+    time. Nothing is recorded if the cache knows what one took or refuses it, or if `seconds` is 0:
+    an entry does without. Names are spelled as in file names."""
+    with contextlib.suppress(RefusedError, OSError), directory_below(cache, Path(CACHE_COSTS), makes=True) as costs:
         if seconds > 0 and not read_last(cache, library, blob, archs):
             costs.append(library, f"{seconds:.3f} {peak_kib} {blob} {archs}\n".encode())
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from _lazyck import abi, proc
 from _lazyck.config import runtime_source, tools_dir
-from _lazyck.costs import keep_guess
 from _lazyck.directory import Directory, find_root
-from _lazyck.errors import FormatError, LazyckError, ToolchainError
+from _lazyck.errors import FormatError, ToolchainError
 from _lazyck.files import private_directory, write_atomic
 from _lazyck.layout import Place, log_of, root_of, split_leaf
 from _lazyck.manifest import BlobRecord
@@ -160,13 +159,6 @@ def keep_log(entry: Entry, text: str) -> str:
         return ""
     write_atomic(entry.log, text.encode(errors="surrogateescape"), 0o600)
     return str(entry.log)
-
-
-def keep_cost(entry: Entry, cost: tuple[float, int] | None) -> None:
-    """Record what a compile took elsewhere, as a guess for the next time here."""
-    with contextlib.suppress(OSError, LazyckError):  # the entry is there without its cost
-        if cost:
-            keep_guess(entry.root, *entry.cost_key, *cost)
 
 
 @contextlib.contextmanager

@@ -110,7 +110,10 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller
         if word == "kept":
             finish_what_is_begun()
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
-            learn_cost(task, fetched)
+            from _lazyck.costs import keep_guess  # a guess for the blob's next build
+
+            e, record = task.entry, fetched.record
+            keep_guess(task.cache, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
@@ -211,15 +214,6 @@ def end_at_once(_number: int, _frame: object) -> None:
 def finish_what_is_begun() -> None:
     """Ignore SIGTERM from now on, because what is sent next takes a bounded time."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
-def learn_cost(task: Task, fetched: Fetched) -> None:
-    """Keep what the fetched entry's compile took, as a guess for the blob's next build."""
-    from _lazyck.costs import keep_guess
-
-    e, record = task.entry, fetched.record
-    with contextlib.suppress(OSError, LazyckError):
-        keep_guess(task.cache, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
 
 
 def took(task: Task) -> tuple[float, int]:

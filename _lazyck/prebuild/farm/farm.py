@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from _lazyck import abi
+from _lazyck.costs import keep_guess
 from _lazyck.errors import BuildError, UsageError
 from _lazyck.manifest import Manifest, encode
-from _lazyck.prebuild.entries import Entry, keep_cost, keep_log, make_room, tool
+from _lazyck.prebuild.entries import Entry, keep_log, make_room, tool
 from _lazyck.prebuild.farm.cluster import connected
 from _lazyck.prebuild.farm.crew import Crew, Member, read_answer
 from _lazyck.prebuild.farm.guard import Guard, describe
@@ -259,7 +260,8 @@ class _Farm:
         if problem:
             self._again(number, problem)
         else:
-            keep_cost(self._plan.jobs[number].entry, made.cost)
+            entry = self._plan.jobs[number].entry
+            keep_guess(entry.root, *entry.cost_key, *(made.cost or (0.0, 0)))
             self._state.end(number, self._reporter, seconds=made.seconds)
 
     def _let_go(self, gone: Sequence[str]) -> None:

@@ -16,10 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from _lazyck.costs import keep_guess
 from _lazyck.errors import BuildError, LazyckError
 from _lazyck.files import write_through
 from _lazyck.manifest import Manifest
-from _lazyck.prebuild.entries import Entry, keep_cost, keep_log, make_room, tool
+from _lazyck.prebuild.entries import Entry, keep_log, make_room, tool
 from _lazyck.prebuild.farm.messages import LONGEST_TEXT
 from _lazyck.prebuild.local import failure_of, interruptible
 from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
@@ -185,7 +186,7 @@ class _Run:
         path = keep_log(job.entry, log)
         if status:
             return replace(failure_of(job, output, status), log=path)
-        keep_cost(job.entry, _cost_in(cost))
+        keep_guess(job.entry.root, *job.entry.cost_key, *_cost_in(cost))
         return None
 
     def _check_stopped(self) -> None:
@@ -218,14 +219,14 @@ def _text(client: Client, raw: bytes, digest: Any) -> str:
     return raw[-LONGEST_TEXT:].decode("utf-8", "surrogateescape")
 
 
-def _cost_in(text: str) -> tuple[float, int] | None:
-    """Return the seconds and KiB that a worker says, if they make sense."""
+def _cost_in(text: str) -> tuple[float, int]:
+    """Return the seconds and KiB that a worker says, or zeros if they make no sense."""
     words = text.split()
-    try:
+    with contextlib.suppress(IndexError, ValueError):
         seconds, kib = float(words[0]), int(words[1])
-    except (IndexError, ValueError):
-        return None
-    return (seconds, kib) if 0 < seconds < 1e9 and 0 <= kib < 1 << 50 else None
+        if 0 < seconds < 1e9 and 0 <= kib < 1 << 50:
+            return seconds, kib
+    return 0.0, 0
 
 
 def build_on_service(
