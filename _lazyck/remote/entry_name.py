@@ -88,7 +88,7 @@ class EntryName:
             name = path.relative_to(cache / abi.CACHE_VERSION)
         except ValueError as e:
             raise FormatError(f"{path} is not an entry of the cache {cache}") from e
-        return cls(key_in(path), str(name))
+        return cls(_trailer_of(path).key, str(name))
 
 
 def _is_place(name: str) -> bool:
@@ -98,11 +98,6 @@ def _is_place(name: str) -> bool:
         return False
     place = Place(*parts)
     return place.is_entry and all(_PART.fullmatch(p) for p in (place.library, place.leaf, place.blob))
-
-
-def key_in(path: Path) -> str:
-    """Return the key in the trailer of an entry's file. Raises `FormatError`, `OSError`."""
-    return _trailer_of(path).key
 
 
 def answers_to(path: Path, key_id: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from _lazyck.errors import FormatError, UsageError
-from _lazyck.remote.entry_name import EntryName, answers_to, contents_name, key_in
+from _lazyck.remote.entry_name import EntryName, answers_to, contents_name
 from _lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, Signature, Stored, decode, encode, is_base64
 from _lazyck.remote.sign import Keys, is_signed, make_key, read_signer, read_trusted
 
@@ -67,7 +67,6 @@ def test_an_entry_s_name_is_its_place_and_the_key_in_its_trailer(tmp_path: Path)
     low, high = int(KEY[16:], 16), int(KEY[:16], 16)
     path.write_bytes(b"code" + b"LAZYCKEN" + bytes(32) + struct.pack("<3Q", low, high, 0xAB))
     assert EntryName.of_file(tmp_path, path) == ENTRY
-    assert key_in(path) == KEY
     assert answers_to(path, KEY)
     assert answers_to(path, f"{0:016x}{0xAB:016x}")
     assert not answers_to(path, "0" * 32)
@@ -75,7 +74,7 @@ def test_an_entry_s_name_is_its_place_and_the_key_in_its_trailer(tmp_path: Path)
         EntryName.of_file(tmp_path / "other", path)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(FormatError, match="cut short"):
-        key_in(path)
+        EntryName.of_file(tmp_path, path)
 
 
 # -- records ---------------------------------------------------------------------------------------

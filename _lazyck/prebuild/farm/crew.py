@@ -124,11 +124,6 @@ class Crew:
                 )
         return ""
 
-    @property
-    def places(self) -> int:
-        """Return how many compiles can run at the same time."""
-        return sum(m.places for m in self.members.values())
-
     def freest(self) -> Member | None:
         """Return the member with most free places, or None if there are none."""
         free = (m for m in self.members.values() if m.busy < m.places)

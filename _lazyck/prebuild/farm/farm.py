@@ -182,7 +182,7 @@ class _Farm:
                 self._let_go(crew.look())
                 next_look = time.monotonic() + _LOOK
             crew.hear()
-            self._state.parallel = crew.places
+            self._state.parallel = sum(m.places for m in crew.members.values())
             self._give(digest)
             if crew.members or crew.asking or self._coming:
                 idle_since = time.monotonic()
