@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from _lazyck import abi
 from _lazyck.errors import FormatError
@@ -46,61 +46,6 @@ def settings_for_workers(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
     )
 
 
-@dataclass(frozen=True)
-class Visit:
-    """The question to a worker before it gets work: can it compile by this manifest, encoded?"""
-
-    run: str
-    manifest: bytes
-    settings: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Report:
-    """A worker's answer: its host, its runtime's digest, and for each recipe its compiler's
-    identity or the problem."""
-
-    host: str
-    runtime: str
-    identities: Mapping[int, str]
-    problems: Mapping[int, str]
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class Order:
-    """One entry to make: the run that wants it, the bundle, the blob, the archs, and the key.
-
-    `preamble` is the group of blobs with which it can share a precompiled preamble.
-    """
-
-    run: str
-    bundle: str
-    library: str
-    blob: str
-    archs: tuple[str, ...]
-    key: str
-    settings: Mapping[str, str]
-    preamble: str = ""
-
-
-@dataclass(frozen=True)
-class Made:
-    """The result of an order. `status` and `output` are those of `lazyck-rt`. `problem` is what
-    kept the order from being run, or its result from being sent; another worker may succeed. `cost`
-    is the seconds and KiB of the compile."""
-
-    host: str
-    status: int = 0
-    output: str = ""
-    log: str = ""
-    cost: tuple[float, int] | None = None
-    problem: str = ""
-    is_stopped: bool = False
-    seconds: float = 0.0
-
-
-T = TypeVar("T", Made, Order, Report, Visit)
 VERSION = 1
 _MARK = "lazyck-farm"
 LARGEST_ANSWER = 8 << 20  # bytes
@@ -113,14 +58,10 @@ _MOST_MEMORY = 1 << 50  # KiB
 Reader = Callable[[Any], Any]
 
 
-class _WrongError(Exception):
-    """Tells what is wrong with a value."""
-
-
 def _value(is_right: Callable[[Any], bool], problem: str) -> Reader:
     def read(value: Any) -> Any:
         if not is_right(value):
-            raise _WrongError(problem)
+            raise FormatError(problem)
         return value
 
     return read
@@ -129,13 +70,13 @@ def _value(is_right: Callable[[Any], bool], problem: str) -> Reader:
 def _text(longest: int = _LONGEST_NAME, pattern: str = "") -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or len(value) > longest:
-            raise _WrongError(f"not a string of at most {longest} characters")
+            raise FormatError(f"not a string of at most {longest} characters")
         try:
             value.encode(errors="surrogateescape")
         except UnicodeEncodeError as e:
-            raise _WrongError("not Unicode") from e
+            raise FormatError("not Unicode") from e
         if pattern and not re.fullmatch(pattern, value):
-            raise _WrongError("not in the form that is expected")
+            raise FormatError("not in the form that is expected")
         return value
 
     return read
@@ -147,7 +88,7 @@ def _whole(least: int, most: int) -> Reader:
 
 def _seconds(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value <= _LONGEST_TIME:
-        raise _WrongError("not a time")
+        raise FormatError("not a time")
     return float(value)
 
 
@@ -155,7 +96,7 @@ def _data(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError) as e:
-        raise _WrongError("not base64") from e
+        raise FormatError("not base64") from e
 
 
 def _list(item: Reader) -> Reader:
@@ -170,7 +111,7 @@ def _mapping(key: Reader, item: Reader) -> Reader:
 
 def _number_as_key(value: str) -> int:
     if not re.fullmatch(r"0|[1-9][0-9]{0,8}", value):
-        raise _WrongError("a key is not a number")
+        raise FormatError("a key is not a number")
     return int(value)
 
 
@@ -178,29 +119,71 @@ def _cost(value: Any) -> tuple[float, int] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != 2:
-        raise _WrongError("not seconds and KiB")
+        raise FormatError("not seconds and KiB")
     return _seconds(value[0]), _whole(0, _MOST_MEMORY)(value[1])
 
 
-_RUN = _text(pattern=r"[0-9a-f]{16}")
-_PROSE = _text(LONGEST_TEXT)
-_SETTINGS = _mapping(_text(pattern=r"LAZYCK_[A-Z_]+"), _PROSE)
-_SCHEMAS: dict[type, dict[str, Reader]] = {
-    Visit: {"run": _RUN, "manifest": _data, "settings": _SETTINGS},
-    Report: {
-        "host": _text(), "runtime": _text(), "identities": _mapping(_number_as_key, _text()),
-        "problems": _mapping(_number_as_key, _PROSE), "problem": _PROSE,
-    },
-    Order: {
-        "run": _RUN, "bundle": _text(pattern=r"[0-9a-f]{64}"), "library": _text(pattern=r"[^/\0]+"), "blob": _text(),
-        "archs": _list(_text()), "key": _text(pattern=r"[0-9a-f]{32}"), "settings": _SETTINGS, "preamble": _text(),
-    },
-    Made: {
-        "host": _text(), "status": _whole(-255, 255), "output": _PROSE, "log": _PROSE, "cost": _cost,
-        "problem": _PROSE, "is_stopped": _value(lambda v: isinstance(v, bool), "neither true nor false"),
-        "seconds": _seconds,
-    },
-}  # fmt: skip
+_Name = Annotated[str, _text()]
+_Prose = Annotated[str, _text(LONGEST_TEXT)]
+_Run = Annotated[str, _text(pattern=r"[0-9a-f]{16}")]
+_Settings = Annotated[Mapping[str, str], _mapping(_text(pattern=r"LAZYCK_[A-Z_]+"), _text(LONGEST_TEXT))]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """The question to a worker before it gets work: can it compile by this manifest, encoded?"""
+
+    run: _Run
+    manifest: Annotated[bytes, _data]
+    settings: _Settings
+
+
+@dataclass(frozen=True)
+class Report:
+    """A worker's answer: its host, its runtime's digest, and for each recipe its compiler's
+    identity or the problem."""
+
+    host: _Name
+    runtime: _Name
+    identities: Annotated[Mapping[int, str], _mapping(_number_as_key, _text())]
+    problems: Annotated[Mapping[int, str], _mapping(_number_as_key, _text(LONGEST_TEXT))]
+    problem: _Prose = ""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One entry to make: the run that wants it, the bundle, the blob, the archs, and the key.
+
+    `preamble` is the group of blobs with which it can share a precompiled preamble.
+    """
+
+    run: _Run
+    bundle: Annotated[str, _text(pattern=r"[0-9a-f]{64}")]
+    library: Annotated[str, _text(pattern=r"[^/\0]+")]
+    blob: _Name
+    archs: Annotated[tuple[str, ...], _list(_text())]
+    key: Annotated[str, _text(pattern=r"[0-9a-f]{32}")]
+    settings: _Settings
+    preamble: _Name = ""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The result of an order. `status` and `output` are those of `lazyck-rt`. `problem` is what
+    kept the order from being run, or its result from being sent; another worker may succeed. `cost`
+    is the seconds and KiB of the compile."""
+
+    host: _Name
+    status: Annotated[int, _whole(-255, 255)] = 0
+    output: _Prose = ""
+    log: _Prose = ""
+    cost: Annotated[tuple[float, int] | None, _cost] = None
+    problem: _Prose = ""
+    is_stopped: Annotated[bool, _value(lambda v: isinstance(v, bool), "neither true nor false")] = False
+    seconds: Annotated[float, _seconds] = 0.0
+
+
+T = TypeVar("T", Made, Order, Report, Visit)
 
 
 def encode_message(message: Made | Order | Report | Visit) -> bytes:
@@ -220,25 +203,26 @@ def decode_message(kind: type[T], data: object, most: int | None = None) -> T:
         raise FormatError(f"{name}: {len(data)} bytes, but at most {most} are read")
     try:
         whole = json.loads(data.decode("ascii"), object_pairs_hook=_once)
-        return kind(**_body(whole, name, _SCHEMAS[kind]))
-    except (_WrongError, ValueError, RecursionError) as e:
+        schema = get_type_hints(kind, include_extras=True)
+        return kind(**_body(whole, name, {field: hint.__metadata__[0] for field, hint in schema.items()}))
+    except (FormatError, ValueError, RecursionError) as e:
         raise FormatError(f"{name}: {e}", "install the same lazyck[farm] on all sides") from e
 
 
 def _body(whole: Any, name: str, schema: Mapping[str, Reader]) -> dict[str, Any]:
     if not isinstance(whole, dict) or whole.get(_MARK) != VERSION or type(whole[_MARK]) is not int:
-        raise _WrongError(f"not of version {VERSION}")
+        raise FormatError(f"not of version {VERSION}")
     body = whole.get(name)
     if set(whole) != {_MARK, name} or not isinstance(body, dict):
-        raise _WrongError("not the expected message")
+        raise FormatError("not the expected message")
     if set(body) != set(schema):
-        raise _WrongError("it has other fields")
+        raise FormatError("it has other fields")
     found = {}
     for field, read in schema.items():
         try:
             found[field] = read(body[field])
-        except _WrongError as e:
-            raise _WrongError(f"{field}: {e}") from e
+        except FormatError as e:
+            raise FormatError(f"{field}: {e}") from e
     return found
 
 
@@ -253,5 +237,5 @@ def _plain(value: Any) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _WrongError("a name occurs twice")
+        raise FormatError("a name occurs twice")
     return found
