@@ -281,7 +281,7 @@ class Host:
         if (yield from self._ask(tier, 1, 1)):
             tier.entries[unit.key] = Entry(self.local[unit.key].text, unit.text)
 
-    # -- leases, by the steps of _lazyck/remote/turn.py --------------------------------------------
+    # -- leases, by the steps of _lazyck/remote/helper.py -----------------------------------------
 
     def _wait_for_turn(self, unit: Unit) -> Steps:
         tier = self.fleet.shared
