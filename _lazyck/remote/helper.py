@@ -142,8 +142,7 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
         word, path = caller.hear()
         if word == "made":
             finish_what_is_begun()
-            seconds, peak_kib = took(task)
-            has_it = remote.push(task.entry, Path(path), seconds, peak_kib, making(Path(path)))
+            has_it = remote.push(task.entry, Path(path), *took(task), making(Path(path)))
             is_made = lease is not None and lease.place.label in has_it
     finally:
         stop.set()

@@ -285,22 +285,19 @@ class Remote:
         beside: Mapping[str, bytes],
     ) -> None:  # fmt: skip
         there = self._record_there(place, record.entry)
+        has_contents = False
         if there and there.sha256 == record.sha256:
             record = there.with_signatures(record.signatures)
             is_as_wanted = bool(there.compressed) == place.tier.is_compressed
-            if is_as_wanted and self._has_contents(place, there):
-                self._write_record(place, there, record, beside)
-                return
+            has_contents = is_as_wanted and self._has_contents(place, there)
         elif there and self._is_good(place, there, is_signed=bool(record.signatures)):
             return
-        if place.tier.is_compressed:
-            contents = compressed()
-        stored = Stored(contents.sha256, contents.size) if place.tier.is_compressed else None
-        record = replace(record, compressed=stored)
-        self._put(place, contents, is_bad=self._is_bad(place, record.sha256))
-        self._write_record(place, there, record, beside)
-
-    def _write_record(self, place: Place, there: Record | None, record: Record, beside: Mapping[str, bytes]) -> None:
+        if not has_contents:
+            if place.tier.is_compressed:
+                contents = compressed()
+            stored = Stored(contents.sha256, contents.size) if place.tier.is_compressed else None
+            record = replace(record, compressed=stored)
+            self._put(place, contents, is_bad=self._is_bad(place, record.sha256))
         if there != record:
             for name, data in beside.items():
                 place.write(name, data)

@@ -37,13 +37,6 @@ class Tier:
         """Return the URL's scheme: `http`, `redis`, `s3`, `file`, …"""
         return self.url.partition(":")[0]
 
-    @property
-    def has_secret(self) -> bool:
-        """Return whether the URL has a part that its label leaves out: a user, a password, or a
-        query, which may be a token."""
-        parts = urlsplit(self.url)
-        return parts.username is not None or parts.password is not None or bool(parts.query or parts.fragment)
-
 
 @dataclass(frozen=True)
 class Times:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar, get_type_hints
+from urllib.parse import urlsplit
 
 from _lazyck import abi
 from _lazyck.errors import FormatError
@@ -35,7 +36,9 @@ def settings_for_workers(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
     stays here. Raises `UsageError`.
     """
     settings = {k: env[k] for k in (*OF_KEY, *OF_TRAVEL) if env.get(k)}
-    secret = [t.label for t in parse_tiers(env.get(abi.ENV_REMOTE, "")) if t.has_secret]
+    tiers = [(tier.label, urlsplit(tier.url)) for tier in parse_tiers(env.get(abi.ENV_REMOTE, ""))]
+    # A user has a password, and a query may be a token.
+    secret = [label for label, url in tiers if "@" in url.netloc or url.query or url.fragment]
     if not secret:
         return settings, ""
     del settings[abi.ENV_REMOTE]
