@@ -225,11 +225,11 @@ def test_an_object_s_kernels_are_told_from_its_functions(tmp_path: Path, flags: 
     made = tmp_path / "kernels.o"
     subprocess.run([cuda_home() / "bin/nvcc", "-w", *flags.split(), "-c", source, "-o", made], check=True)
     own = instances(source.read_text())
-    judged = judge(open_image(made), (), own_initializers=True, own=own)
+    judged = judge(open_image(made), str(source), own_initializers=True, own=own)
     assert not judged.weak & set(judged.kernels)  # by its name, K<2> could be an explicit instance, as K<1> is
-    implicit = judge(open_image(made), (), own_initializers=True)
+    implicit = judge(open_image(made), str(source), own_initializers=True)
     assert implicit.weak & set(judged.kernels) == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf"}
-    assert judged.reason is None and "_Z3runv" in judged.symbols
+    assert judged.eager is None and "_Z3runv" in judged.symbols
     assert set(judged.kernels) == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf", "plain", "_ZN2ns5innerEv"}
     assert not set(judged.kernels) & set(judged.symbols)
     hides = not flags and release() >= 13

@@ -22,8 +22,8 @@ from _lazyck.postbuild.host_units import HostUnit, Program, can_be
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.ownership import Ownership
 from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.header_reach import HeaderReach
-from _lazyck.postbuild.probe.probe import Probed
 from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ def object_key(blob: CompileCommand, content: str) -> str:
 
 
 def compile_eagerly(
-    blobs: Sequence[tuple[CompileCommand, Reason]],
+    blobs: Mapping[CompileCommand, Reason],
     into: Path,
     env: Mapping[str, str],
     jobs: int,
@@ -44,11 +44,11 @@ def compile_eagerly(
     keys: Mapping[CompileCommand, str],
     units: HostUnits | None = None,
 ) -> list[EagerObject]:
-    """Compile (blob, reason) pairs into `into`, `jobs` at a time. Failures are returned, not
-    raised. Objects that `store` has are taken from there. `keys` are the keys of what compiling the
-    blobs reads. A blob that has a host unit is compiled to that."""
+    """Compile `blobs`, each with the reason, into `into`, `jobs` at a time. Failures are returned,
+    not raised. Objects that `store` has are taken from there. `keys` are the keys of what compiling
+    the blobs reads. A blob that has a host unit is compiled to that."""
     into.mkdir(parents=True, exist_ok=True)
-    shown = readable([reason for _, reason in blobs], env)
+    shown = readable(list(blobs.values()), env)
 
     def one(blob: CompileCommand, reason: Reason) -> EagerObject:
         tag = digest(*map(encode, (blob.source, blob.output, *blob.call.argv)))[:8]
@@ -71,4 +71,4 @@ def compile_eagerly(
         return EagerObject(blob, reasons, target, error)
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        return list(pool.map(one, (blob for blob, _ in blobs), shown))
+        return list(pool.map(one, blobs, shown))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import kernels, symbols
 from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.ownership import Offer, Ownership, assign
-from _lazyck.postbuild.probe.probe import Probed, ProbeResult
+from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
 from _lazyck.settings import BuildSettings
@@ -85,8 +86,8 @@ class Settler:
         those whose functions real objects define too.
         """
         by_blob = {p.blob: p for p in self._probed.probed}
-        self._compile([(u.blob, u.reason) for u in self._probed.eager])
-        self._compile(list(eager.items()))
+        self._compile(self._probed.eager)
+        self._compile(eager)
         every = [Offer(p.blob, p.symbols, p.weak, p.merged) for p in self._probed.probed if p.blob not in self._copies]
         while True:
             self._unneeded = self._members.unneeded(self._defined, needed) - {e.blob for e in self._failed()}
@@ -114,7 +115,7 @@ class Settler:
                 left_out = self._copies | self._unneeded
                 objects = tuple(made for blob, made in self._objects.items() if blob not in left_out)
                 return Settled(owned, lazy, objects, self._copies, self._unneeded - self._copies)
-            self._compile(list(reasons.items()))
+            self._compile(reasons)
 
     def forget_units(self, blobs: Iterable[CompileCommand]) -> None:
         """Have `blobs` compiled anew, as a whole."""
@@ -131,8 +132,8 @@ class Settler:
         by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
         return kernels.launched(kernel, symbols.source_name(by), self._env)
 
-    def _compile(self, blobs: Sequence[tuple[CompileCommand, Reason]]) -> None:
-        fresh = [(blob, reason) for blob, reason in blobs if blob not in self._objects]
+    def _compile(self, blobs: Mapping[CompileCommand, Reason]) -> None:
+        fresh = {blob: reason for blob, reason in blobs.items() if blob not in self._objects}
         if not fresh:
             return
         store, keys = self._store, self._probed.keys

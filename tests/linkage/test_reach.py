@@ -21,8 +21,9 @@ from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.ownership import Ownership
 from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.group import Group
-from _lazyck.postbuild.probe.probe import Probed, ProbeResult
+from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import Settled
 from _lazyck.postbuild.store import Store
@@ -39,7 +40,7 @@ NONE, NOTHING = Names(), Demands()
 
 def probed(blob: CompileCommand, symbols: str, needs: str | None = "", **more: Any) -> Probed:
     wanted = None if needs is None else frozenset(needs.split())
-    return Probed(blob, tuple(symbols.split()), frozenset(), needs=wanted, **more)
+    return Probed(tuple(symbols.split()), blob=blob, headers=frozenset(), needs=wanted, **more)
 
 
 def names(text: str, strong: str | None = None, state: str = "") -> Names:
@@ -89,7 +90,7 @@ class Link:
         lazy = {p.blob: p.symbols for p in self.lazy}
         settled = Settled(Ownership(lazy, (), {}, ()), tuple(self.lazy), ())
         keys = {p.blob: f"key of {p.blob.source}" for p in self.lazy}
-        result = ProbeResult(tuple(self.lazy), (), 0, keys=keys)
+        result = ProbeResult(tuple(self.lazy), {}, 0, keys=keys)
         found = Reach(
             inputs, result, cast(Any, self.mentions), self.members, self.where, 1, (HERE.cxx,), {}, self.said.append,
             Store(self.where / "store"),

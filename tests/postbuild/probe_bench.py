@@ -9,7 +9,8 @@ from pathlib import Path
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.probe import Probed, ProbeResult, probe
+from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.reasons import readable
 
 COMMON = """
@@ -69,10 +70,8 @@ def by_stem(result: ProbeResult) -> dict[str, Probed]:
 
 
 def reasons(result: ProbeResult) -> dict[str, str]:
-    return {
-        e.blob.stem: str(reason)
-        for e, reason in zip(result.eager, readable([e.reason for e in result.eager]), strict=True)
-    }
+    shown = readable(list(result.eager.values()))
+    return {blob.stem: str(reason) for blob, reason in zip(result.eager, shown, strict=True)}
 
 
 def check(bench: Bench, *, flags: Sequence[str] = (), compiled: Sequence[str] = (), **texts: str) -> dict[str, Probed]:

@@ -28,7 +28,7 @@ from _lazyck.postbuild.host_units import HostUnit, Kernel, Program
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.ownership import Offer, assign
 from _lazyck.postbuild.private_names import private_name
-from _lazyck.postbuild.probe.probe import Probed
+from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.settings import BuildSettings
 
@@ -99,7 +99,7 @@ class Project:
     def probed(self, source: str, symbols: str, *options: str, private: str = "") -> Probed:
         headers = frozenset(str(self.at / "inc" / name) for name in ("a.h", "b.h")) | {f"{self.home}/include/hip.h"}
         hidden = frozenset(private.split())
-        return Probed(self.command(source, *options), tuple(symbols.split()), headers, private=hidden)
+        return Probed(tuple(symbols.split()), blob=self.command(source, *options), headers=headers, private=hidden)
 
     def describe(
         self,

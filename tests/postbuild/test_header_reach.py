@@ -11,9 +11,9 @@ from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.bundle import Places
 from _lazyck.postbuild.describe import Reached
 from _lazyck.postbuild.includes import included_names
+from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.content_key import blob_keys
 from _lazyck.postbuild.probe.header_reach import HeaderReach
-from _lazyck.postbuild.probe.probe import Probed
 from _lazyck.toolchains import by_name
 
 TEXTS = {
@@ -98,8 +98,8 @@ def test_the_key_of_a_blob_covers_what_its_text_and_its_options_may_include(
     # The entry's key in the library covers the same headers.
     probed = [
         Probed(
-            CompileCommand(Invocation("c++", "host", str(tmp_path), ("c++", *words, source), 1, ()), source, "x.o"),
-            (), frozenset(map(str, headers.values())),
+            headers=frozenset(map(str, headers.values())),
+            blob=CompileCommand(Invocation("c++", "host", str(tmp_path), ("c++", *words, source), 1, ()), source, "o"),
         )
         for source, words in ((blob, options), (str(tmp_path / "mentions_all.cpp"), []))
     ]  # fmt: skip

@@ -40,10 +40,8 @@ def test_a_blob_in_doubt_is_compiled_once_and_most_of_them_are_linked_as_they_ar
     made = blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(72)})
     found = probe(made, tmp_path / "work", jobs=2, store=store)
     assert [p.blob for p in found.probed] == made[:9]
-    assert found.eager[0].reason == Reason(Kind.IN_DOUBT, "explicit instantiation of a class: struct Box<9>")
-    objects = compile_eagerly(
-        [(u.blob, u.reason) for u in found.eager], tmp_path / "eager", os.environ, 2, store, found.keys
-    )
+    assert next(iter(found.eager.values())) == Reason(Kind.IN_DOUBT, "explicit instantiation of a class: struct Box<9>")
+    objects = compile_eagerly(found.eager, tmp_path / "eager", os.environ, 2, store, found.keys)
     assert all(o.error is None and o.object.stat().st_size for o in objects)
     assert compiler.compiles() == 72  # as many as ahead of time
     assert probe(made, tmp_path / "again", jobs=2, store=store).probed == found.probed

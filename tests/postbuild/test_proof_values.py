@@ -15,8 +15,8 @@ from _lazyck.command import CompileCommand, Invocation
 from _lazyck.manifest import BlobRecord, Recipe
 from _lazyck.postbuild import proof
 from _lazyck.postbuild.bundle import Contents, Places
+from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.group import Group
-from _lazyck.postbuild.probe.probe import Probed
 from _lazyck.postbuild.proof import Case, Finding, Proof
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.settings import BuildSettings
@@ -40,7 +40,7 @@ def make_case(at: Path, texts: Mapping[str, str], held: Sequence[str], options: 
     words = ("c++", *options, "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT)
     recipe = Recipe("host", "gcc12", "", (), words, (), ())
     record = BlobRecord("blob", where.in_bundle(source), 0, "ab", ("f",))
-    blobs = ((Probed(command, ("f",), frozenset()), record),)
+    blobs = ((Probed(("f",), blob=command, headers=frozenset()), record),)
     return Case(group, blobs, recipe, where, places, at / "bundle")
 
 

@@ -19,7 +19,8 @@ from _lazyck.postbuild.members import Members
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.objects.symbols import Names, Symbols
-from _lazyck.postbuild.probe.probe import Probed, ProbeResult, Unprobed
+from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import Settled, Settler, copies_in
 
@@ -41,7 +42,7 @@ A, B, C = (command(f"{name}.cpp") for name in "abc")
 
 
 def probed(blob: CompileCommand, symbols: str, **more: Any) -> Probed:
-    return Probed(blob, tuple(symbols.split()), frozenset(), **more)
+    return Probed(tuple(symbols.split()), blob=blob, headers=frozenset(), **more)
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Link:
     objects: Names = NONE
     made: Mapping[CompileCommand, Names] = field(default_factory=dict)
     failing: frozenset[CompileCommand] = frozenset()
-    eager: Sequence[Unprobed] = ()
+    eager: Sequence[CompileCommand] = ()
     optional: frozenset[CompileCommand] = frozenset()
     wanted: frozenset[str] = frozenset()
     members: tuple[Names, ...] = ()
@@ -64,7 +65,7 @@ class Link:
 
     @property
     def inputs(self) -> LinkInputs:
-        blobs = (*(p.blob for p in self.probed), *(u.blob for u in self.eager))
+        blobs = (*(p.blob for p in self.probed), *self.eager)
         none: frozenset[int] = frozenset()
         return LinkInputs(
             (), True, "", none, none, (), (), (), blobs, "", (), {}, 0, self.optional, frozenset(), self.wanted
@@ -74,23 +75,22 @@ class Link:
     def found(self) -> Symbols:
         return Symbols(self.objects, Names(), self.unread, self.files, self.members)
 
-    def compile(self, blobs: Iterable[tuple[CompileCommand, Reason]], *_: object) -> list[EagerObject]:
-        blobs = list(blobs)
-        self.compiled += blobs
+    def compile(self, blobs: Mapping[CompileCommand, Reason], *_: object) -> list[EagerObject]:
+        self.compiled += blobs.items()
         unit = cast(HostUnit, "unit")
         error = CommandError("it", ["c++"], 1, "")
         return [
             EagerObject(
                 b, (r,), Path(b.output), error if b in self.failing else None, unit if b in self.units else None
             )
-            for b, r in blobs
+            for b, r in blobs.items()
         ]
 
     def object(self, path: str) -> Names | None:
         return next((n for blob, n in self.made.items() if blob.output == path), None)
 
     def settler(self, where: Path) -> Settler:
-        result = ProbeResult(tuple(self.probed), tuple(self.eager), 0)
+        result = ProbeResult(tuple(self.probed), dict.fromkeys(self.eager, NOT_LAZY), 0)
         settings, rest = cast(Any, SimpleNamespace(jobs=1)), cast(Any, None)
         reader = cast(Any, self)
         return Settler(self.inputs, result, self.found, reader, Mentions(()), where, settings, {}, rest, rest)
@@ -124,7 +124,7 @@ def test_a_blob_that_must_be_eager_is_a_real_object_which_defines_what_it_does(s
 
 
 def test_what_the_probe_could_not_read_is_compiled_first(settled: Any) -> None:
-    link = Link([probed(A, "f")], names(undefined="f"), {B: names("x", "f")}, eager=[Unprobed(B, NOT_LAZY)])
+    link = Link([probed(A, "f")], names(undefined="f"), {B: names("x", "f")}, eager=[B])
     assert [p.blob for p in settled(link).lazy] == [A]
     assert link.compiled == [(B, NOT_LAZY)]
 
@@ -215,8 +215,8 @@ def test_the_second_object_of_one_source_is_left_out(settled: Any) -> None:
     done = settled(Link([probed(A, "f"), probed(copy, "f"), probed(B, "g")], names(undefined="f")))
     assert [p.blob for p in done.lazy] == [A, B]
     assert done.copies == {copy}
-    link = Link([], names(undefined="f"), {A: names("f"), copy: names("f")}, eager=[Unprobed(A, NOT_LAZY)])
-    link.eager = [Unprobed(A, NOT_LAZY), Unprobed(copy, NOT_LAZY)]
+    link = Link([], names(undefined="f"), {A: names("f"), copy: names("f")}, eager=[A])
+    link.eager = [A, copy]
     done = settled(link)
     assert ([made.blob for made in done.objects], done.copies) == ([A], {copy})
 
@@ -248,7 +248,7 @@ def test_a_unit_is_compiled_anew_once_it_is_forgotten(tmp_path: Path, monkeypatc
 
 
 def unneeded(link: Link, compiled: Mapping[CompileCommand, Names] | None = None, needed: str = "") -> set[str]:
-    result = ProbeResult(tuple(link.probed), tuple(link.eager), 0)
+    result = ProbeResult(tuple(link.probed), dict.fromkeys(link.eager, NOT_LAZY), 0)
     found = Members(link.inputs, result, link.found, Mentions(())).unneeded(compiled or {}, frozenset(needed.split()))
     return {blob.stem for blob in found}
 

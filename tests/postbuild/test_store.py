@@ -50,8 +50,7 @@ class Bench:
         at = self.at / work
         shutil.rmtree(at, ignore_errors=True)
         found = probe([self.command(n, *flags) for n in names], at, jobs=2, store=self.store)
-        pairs = [(u.blob, u.reason) for u in found.eager]
-        made = compile_eagerly(pairs, at / "eager", os.environ, 2, self.store, found.keys)
+        made = compile_eagerly(found.eager, at / "eager", os.environ, 2, self.store, found.keys)
         assert all(m.error is None and m.object.stat().st_size for m in made)
         return found
 
@@ -69,13 +68,13 @@ def bench(tmp_path: Path) -> Bench:
 
 def said(found: ProbeResult) -> list[object]:
     return [(p.blob.stem, p.symbols, p.compiled, p.weak, p.needs, p.headers) for p in found.probed] + [
-        (u.blob.stem, u.reason) for u in found.eager
+        (b.stem, reason) for b, reason in found.eager.items()
     ]
 
 
 def test_a_second_link_of_the_same_blobs_compiles_nothing(bench: Bench) -> None:
     first = bench.link()
-    assert [u.blob.stem for u in first.eager] == ["starts", "data"]
+    assert [b.stem for b in first.eager] == ["starts", "data"]
     assert bench.compiles() == 4  # one each: the probe, the blob in doubt, the initializer, the data
     assert said(bench.link()) == said(first)
     assert bench.compiles() == 0

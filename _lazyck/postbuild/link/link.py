@@ -29,7 +29,8 @@ from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import cudart, elf, symbols
 from _lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name, read_inputs
 from _lazyck.postbuild.private_names import plain_name
-from _lazyck.postbuild.probe.probe import Probed, ProbeResult, Unprobed, groups_of, probe
+from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.probe import ProbeResult, groups_of, probe
 from _lazyck.postbuild.proof import Proof
 from _lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
 from _lazyck.postbuild.settle import Settled, Settler
@@ -106,7 +107,7 @@ def link_lazily(
     work = directory / "probe"
     reach = Reach(inputs, probed, mentions, found.members, work, settings.jobs, compiler, env, say, store)
     contents = bundle.Contents()
-    groups = [*(group for group, _ in probed.texts), *groups_of([u.blob for u in probed.eager if can_be(u.blob)])]
+    groups = [*(group for group, _ in probed.texts), *groups_of(list(filter(can_be, probed.eager)))]
     proof = Proof(groups, final, directory, settings, contents)
     demands = Demands()
     written: Description | None = None
@@ -221,12 +222,12 @@ def probe_blobs(
     elif found.unread:
         reason = Reason(Kind.LTO, os.path.basename(found.unread))
     if reason:
-        return ProbeResult((), tuple(Unprobed(b, reason) for b in inputs.blobs), 0)
+        return ProbeResult((), dict.fromkeys(inputs.blobs, reason), 0)
     work = directory / "probe"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     found_out = probe(blobs, work, jobs=settings.jobs, store=store)
-    return replace(found_out, eager=(*found_out.eager, *(Unprobed(b, BY_KERNEL) for b in late)))
+    return replace(found_out, eager={**found_out.eager, **dict.fromkeys(late, BY_KERNEL)})
 
 
 def unit_program(
@@ -251,7 +252,7 @@ def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
     for unit in units:
         files.setdefault(shared(unit), set()).update(unit.files)
     read = {key: frozenset(found) for key, found in files.items()}
-    return [Probed(unit.blob, (), read[shared(unit)]) for unit in units]
+    return [Probed(blob=unit.blob, headers=read[shared(unit)]) for unit in units]
 
 
 def check_own_sources(settled: Settled, settings: BuildSettings) -> None:
@@ -287,9 +288,9 @@ def static_runtime(
     archive = cudart.find_archive(link, inputs, env) if takers else ""
     if archive or not takers:
         return archive, probed
-    left_out = [p for p in probed.probed if p.blob.call.toolchain in takers]
-    eager = (*probed.eager, *(Unprobed(p.blob, Reason(Kind.NO_CUDART)) for p in left_out))
-    return "", replace(probed, probed=tuple(p for p in probed.probed if p not in left_out), eager=eager)
+    lazy = tuple(p for p in probed.probed if p.blob.call.toolchain not in takers)
+    left_out = (p.blob for p in probed.probed if p.blob.call.toolchain in takers)
+    return "", replace(probed, probed=lazy, eager={**probed.eager, **dict.fromkeys(left_out, Reason(Kind.NO_CUDART))})
 
 
 def warnings(settled: Settled) -> list[str]:

@@ -24,8 +24,9 @@ from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.objects.vtables import of_classes_with
 from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.group import Group
-from _lazyck.postbuild.probe.probe import Probed, ProbeResult
+from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import Settled
 from _lazyck.postbuild.store import Store

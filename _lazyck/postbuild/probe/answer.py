@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from _lazyck.command import CompileCommand
 from _lazyck.postbuild.reasons import Reason
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Holds the fields of `Probed`, or in `eager` the reason to compile ahead of time. `by_itself`
-    is true if the blob's own command made the object that was judged: that object is then as good
-    as an eager compile's."""
+    """Holds what is known of a source.
+
+    - `symbols`: the functions that it defines.
+    - `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones). If anything
+      needs one of these, the blob must be compiled eagerly.
+    - `compiled`: why the blob was compiled by itself. It is empty if the group's probe answered
+      everything.
+    - `weak`: those of `symbols` and `kernels` that others who use them have too (inline functions,
+      implicit instantiations), so that they count only where they are needed.
+    - `needs`: what it leaves undefined, or None if only a compile of its own could tell.
+    - `eager`: the reason to compile it ahead of time, or None.
+    - `merged`: those of `symbols` that give way to a definition elsewhere (explicit instantiations,
+      `__attribute__((weak))`).
+    - `weak_data`: variables of inline functions and templates that it has a copy of, as far as a
+      compile of its own told. A program has one copy.
+    - `private`: those of `symbols` that no other library sees ahead of time, because of the build's
+      options.
+    - `kernels`: the handles of its kernels, hidden or not. If anything needs one of these, the blob
+      must be compiled eagerly too.
+    - `aliases`: functions that are another name of a function, each followed by that function, with
+      which it shares its address.
+    - `by_itself`: whether the project's own command made the object that was judged: that object is
+      then as good as an eager compile's.
+    """
 
     symbols: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
@@ -28,11 +50,6 @@ class Answer:
     aliases: tuple[str, ...] = ()
     by_itself: bool = False
 
-    @classmethod
-    def shared_names(cls) -> tuple[str, ...]:
-        """Return the names of the fields that `Probed` has too."""
-        return tuple(f.name for f in fields(cls) if f.name != "eager")
-
     def as_json(self) -> dict[str, Any]:
         """Return the answer as JSON for the store. Fields that have their default value are left
         out."""
@@ -40,6 +57,15 @@ class Answer:
         if self.eager:
             said["eager"] = self.eager.as_line()
         return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in said.items()}
+
+
+@dataclass(frozen=True)
+class Probed(Answer):
+    """Describes a blob whose symbols are known. `headers` are all files besides its source that
+    compiling it reads, as absolute paths."""
+
+    blob: CompileCommand = field(kw_only=True)
+    headers: frozenset[str] = field(kw_only=True)
 
 
 _TYPES: dict[str, Callable[[Any], Any]] = {
@@ -50,7 +76,6 @@ _TYPES: dict[str, Callable[[Any], Any]] = {
 def from_json(found: Any) -> Answer | None:
     """Return the answer that `as_json` encoded, or None for anything else."""
     try:
-        said: dict[str, Any] = {name: _TYPES[name](value) for name, value in found.items()}
-        return Answer(**said)
+        return Answer(**{name: _TYPES[name](value) for name, value in found.items()})
     except (AttributeError, KeyError, TypeError):
         return None

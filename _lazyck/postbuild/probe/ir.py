@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from _lazyck import proc
+from _lazyck.postbuild.probe.answer import Answer
 from _lazyck.postbuild.probe.group import Group
 from _lazyck.postbuild.probe.ir_text import Entity, Module, Unreadable, read_module
 from _lazyck.postbuild.probe.one_group import Answers, Doubt
-from _lazyck.postbuild.probe.probe_unit import Found
 from _lazyck.postbuild.probe.real_object import defines, is_harmless, is_start_up
 from _lazyck.postbuild.reasons import Kind, Reason
 
@@ -47,12 +47,10 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
         try:
             module = read_module(path.read_text(encoding="utf-8", errors="surrogateescape"))
             found = functions(module)
-            if reason := eager_reason(module):
-                answers.eager[source] = reason
-            elif found.unreachable and not found.symbols:
-                answers.eager[source] = Reason(Kind.IR_UNREACHABLE, ", ".join(found.unreachable[:3]))
-            else:
-                answers.found[source] = found
+            reason = eager_reason(module)
+            if not reason and found.unreachable and not found.symbols:
+                reason = Reason(Kind.IR_UNREACHABLE, ", ".join(found.unreachable[:3]))
+            answers.found[source] = Answer(eager=reason) if reason else found
         except Unreadable as e:
             answers.doubts[source] = Doubt(f"its LLVM IR cannot be read: {e}", own_initializers=True)
     return answers
@@ -90,7 +88,7 @@ def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -
 # -- deciding ------------------------------------------------------------------------------------
 
 
-def functions(module: Module) -> Found:
+def functions(module: Module) -> Answer:
     """Return the functions that the module's object will define, and those of them that no stub can
     stand for."""
     symbols: list[str] = []
@@ -101,7 +99,7 @@ def functions(module: Module) -> Found:
         out_of_reach = e.is_hidden or e.linkage in _DISCARDABLE
         (unreachable if out_of_reach else symbols).append(e.symbol)
     merged = frozenset(e.symbol for e in module.entities.values() if e.linkage in _WEAK).intersection(symbols)
-    return Found(tuple(symbols), tuple(unreachable), _needs(module), merged=merged)
+    return Answer(tuple(symbols), tuple(unreachable), needs=_needs(module), merged=merged)
 
 
 def _needs(module: Module) -> frozenset[str]:

@@ -4,7 +4,7 @@ compile, and retries."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,12 @@ from _lazyck.postbuild.cxx.declarations import parse
 from _lazyck.postbuild.cxx.instances import Instances, instances
 from _lazyck.postbuild.cxx.lexer import flat, without_attributes
 from _lazyck.postbuild.cxx.variables import Declaration, Kind, Unsupported
-from _lazyck.postbuild.probe import bound, content_key, preprocess, probe_unit
+from _lazyck.postbuild.probe import bound, content_key, preprocess
 from _lazyck.postbuild.probe.answer import Answer, from_json
 from _lazyck.postbuild.probe.group import Group, first_error
 from _lazyck.postbuild.probe.header_reach import HeaderReach
 from _lazyck.postbuild.probe.real_object import defines
 from _lazyck.postbuild.probe.solver import Headers, Solver
-from _lazyck.postbuild.reasons import Reason
 
 _ROUNDS = 8
 _EXTERN = re.compile(r"\bextern\b([^;{}]*);")
@@ -44,59 +43,34 @@ class Doubt:
 class Answers:
     """Holds what is known of a group's sources.
 
-    - `found`: symbols found.
-    - `eager`: reasons to be eager.
+    - `found`: the answers. Those to `doubts` come last.
+    - `recalled`: sources that have not changed, so that earlier links found out their answers.
     - `doubts`: reasons to compile the source to learn more.
     - `files`: what the sources in `read` read.
     - `texts`: preprocessed batches, which hold each of `read` at least once.
     - `instances`: what the sources instantiate explicitly.
     - `keys`: keys of sources by content.
-    - `known`: what earlier links found out of sources that have not changed.
-    - `settled`: the answers to `doubts`.
     """
 
-    found: dict[str, probe_unit.Found] = field(default_factory=dict)
-    eager: dict[str, Reason] = field(default_factory=dict)
+    found: dict[str, Answer] = field(default_factory=dict)
+    recalled: set[str] = field(default_factory=set)
     doubts: dict[str, Doubt] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     texts: list[Path] = field(default_factory=list)
     instances: dict[str, Instances] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
-    known: dict[str, Answer] = field(default_factory=dict)
-    settled: dict[str, Answer] = field(default_factory=dict)
-
-    def all(self) -> Iterator[tuple[str, Answer]]:
-        """Yield each source with what is known of it, once doubts are settled."""
-        yield from self.known.items()
-        for source, found in self.found.items():
-            yield (
-                source,
-                Answer(
-                    found.symbols,
-                    found.unreachable,
-                    weak=found.weak,
-                    needs=found.needs,
-                    merged=found.merged,
-                    private=found.private,
-                    kernels=found.kernels,
-                ),
-            )
-        for source, reason in self.eager.items():
-            yield source, Answer(eager=reason)
-        yield from self.settled.items()
 
     def readers(self) -> set[str]:
         """Return the sources that may be lazy, as far as their text tells."""
-        known = {source for source, answer in self.known.items() if answer.compiled or not answer.eager}
-        return known | self.found.keys() | self.doubts.keys()
+        return {s for s, answer in self.found.items() if answer.compiled or not answer.eager} | self.doubts.keys()
 
     def learnt(self) -> dict[str, Any]:
         """Return for the store what is new. Compiles that failed are left out, since they may have
         lacked memory."""
-        failed = {source for source, answer in self.settled.items() if answer.eager and not answer.compiled}
-        passed_over = failed | self.known.keys()
-        return {self.keys[s]: a.as_json() for s, a in self.all() if s in self.keys and s not in passed_over}
+        failed = {s for s in self.doubts if self.found[s].eager and not self.found[s].compiled}
+        fresh = self.found.keys() - self.recalled - failed
+        return {self.keys[s]: a.as_json() for s, a in self.found.items() if s in self.keys and s in fresh}
 
 
 def probe_group(group: Group, work: Path, learnt: Mapping[str, Any] | None = None) -> Answers:
@@ -241,15 +215,14 @@ def _probe_cluster(
         for source in cluster.sources:
             answers.doubts.setdefault(source, Doubt("may use a managed variable of a header"))
     places = ((s, split.texts.get(s, "")) for s in cluster.sources)
-    own = {s: reason for s, t in places if (reason := bound.reason(t, takes_late_managed=takes_late_managed))}
-    answers.eager |= own
-    for source in own:
-        answers.doubts.pop(source, None)
+    reasons = ((s, bound.reason(t, takes_late_managed=takes_late_managed)) for s, t in places)
+    own = {s: Answer(eager=reason) for s, reason in reasons if reason}
+    answers.found |= own
     declared = _Declared(answers.texts[-1] if answers.texts else None)
     parsed: dict[int, list[Declaration]] = {}
-    for source in answers.known:
+    for source in answers.recalled | own.keys():
         answers.doubts.pop(source, None)
-    left = split.texts.keys() - answers.doubts.keys() - answers.known.keys() - own.keys()
+    left = split.texts.keys() - answers.doubts.keys() - answers.recalled - own.keys()
     sources = [s for s in cluster.sources if s in left]
     for i, source in enumerate(sources):
         declarations = _understand(source, split.texts.pop(source), answers, declared, is_c=group.is_c)
@@ -262,11 +235,7 @@ def _probe_cluster(
     preludes = {b: _guarded_macros(skeleton(sources[b]), forget) for b in parsed}
     solver = Solver(group, work, preludes, reach, headers)
     solver.solve(parsed)
-    for i, found in solver.found.items():
-        if found.data:
-            answers.eager[sources[i]] = defines(found.data)
-        else:
-            answers.found[sources[i]] = found
+    answers.found |= {sources[i]: found for i, found in solver.found.items()}
     for i, why in solver.failed.items():
         answers.doubts[sources[i]] = Doubt(why)
 
@@ -279,7 +248,8 @@ def _recall(group: Group, split: preprocess.Split, answers: Answers, learnt: Map
     answers.keys |= keys
     for source, key in keys.items():
         if key in learnt and (known := from_json(learnt[key])):
-            answers.known[source] = known
+            answers.found[source] = known
+            answers.recalled.add(source)
 
 
 def _headers_declare_managed(batch: Path, own: Iterable[str]) -> bool:
@@ -352,7 +322,7 @@ def _understand(source: str, text: str, answers: Answers, declared: _Declared, *
     data = [n for d in declarations if d.kind is Kind.DATA for n in d.names]
     suspects = tuple(n for d in declarations if d.kind is Kind.SUSPECT for n in d.names)
     if data:
-        answers.eager[source] = defines(data)
+        answers.found[source] = Answer(eager=defines(data))
     elif suspects:
         answers.doubts[source] = Doubt("may run code at load: " + ", ".join(suspects), suspects, own_initializers=True)
     elif inline:
@@ -361,7 +331,7 @@ def _understand(source: str, text: str, answers: Answers, declared: _Declared, *
         shown = min(declared.names.intersection(constants))
         answers.doubts[source] = Doubt(f"may define {shown}, which is declared extern", own_initializers=True)
     elif not declarations:
-        answers.found[source] = probe_unit.Found((), ())  # all of it is switched off
+        answers.found[source] = Answer()  # all of it is switched off
     elif not any(d.kind is Kind.HEAD for d in declarations):
         answers.doubts[source] = Doubt("shows no function of its own")
     else:

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from _lazyck.postbuild.cxx.instances import instances
 from _lazyck.postbuild.eager import object_key
 from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe import bound, content_key, preprocess
-from _lazyck.postbuild.probe.answer import Answer
+from _lazyck.postbuild.probe.answer import Answer, Probed
 from _lazyck.postbuild.probe.group import Group, first_error
 from _lazyck.postbuild.probe.ir import probe_ir
 from _lazyck.postbuild.probe.make_rules import rule_files
@@ -41,66 +41,14 @@ from _lazyck.toolchains.gnu import own_library_items
 
 
 @dataclass(frozen=True)
-class Probed:
-    """Describes a blob whose symbols are known.
-
-    - `headers`: every file besides its source that compiling it reads, as absolute paths.
-    - `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones). If anything
-      needs one of these, the blob must be compiled eagerly.
-    - `kernels`: the handles of its kernels. If anything needs one of these, the blob must be
-      compiled eagerly too.
-    - `compiled`: why the blob was compiled by itself. It is empty if the group's probe answered
-      everything.
-    - `weak`: those of `symbols` that others who use them have too, so that they count only where
-      they are needed.
-    - `merged`: those of `symbols` that give way to a definition elsewhere.
-    - `needs`: what it leaves undefined, or None if only a compile of its own could tell.
-    - `weak_data`: variables of inline functions and templates that it has a copy of, as far as a
-      compile of its own told.
-    - `private`: those of `symbols` that no other library sees ahead of time, because of the build's
-      options.
-    - `aliases`: functions that are another name of a function, each followed by that function, with
-      which it shares its address.
-    - `by_itself`: whether the project's own command made the object that was judged.
-    """
-
-    blob: CompileCommand
-    symbols: tuple[str, ...]
-    headers: frozenset[str]
-    unreachable: tuple[str, ...] = ()
-    compiled: str = ""
-    weak: frozenset[str] = frozenset()
-    needs: frozenset[str] | None = None
-    merged: frozenset[str] = frozenset()
-    weak_data: frozenset[str] = frozenset()
-    private: frozenset[str] = frozenset()
-    kernels: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    by_itself: bool = False
-
-    @classmethod
-    def of(cls, blob: CompileCommand, a: Answer, headers: frozenset[str]) -> Probed:
-        """Return `blob` as described by its answer `a`."""
-        same = {name: getattr(a, name) for name in a.shared_names()}
-        return cls(blob=blob, headers=headers, **same)
-
-
-@dataclass(frozen=True)
-class Unprobed:
-    """Names a blob that must be compiled eagerly, and why."""
-
-    blob: CompileCommand
-    reason: Reason
-
-
-@dataclass(frozen=True)
 class ProbeResult:
-    """Holds the result of a probe. The peak is that of the largest single process. `texts` are the
-    preprocessed batches of each group: they stay in the work directory. `keys` cover all that is
-    read when a blob is compiled. `eager_seconds` of CPU went into objects that are linked."""
+    """Holds the result of a probe. `eager` are the blobs that must be compiled eagerly. The peak is
+    that of the largest single process. `texts` are the preprocessed batches of each group: they
+    stay in the work directory. `keys` cover all that is read when a blob is compiled.
+    `eager_seconds` of CPU went into objects that are linked."""
 
     probed: tuple[Probed, ...]
-    eager: tuple[Unprobed, ...]
+    eager: Mapping[CompileCommand, Reason]
     peak_rss_kib: int
     texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()
     keys: Mapping[CompileCommand, str] = field(default_factory=dict)
@@ -148,19 +96,19 @@ def _probe_all(
         headers = list(pool.map(lambda pair: _headers(*pair), pairs))
     objects: dict[CompileCommand, Path] = {}
     for (group, output, answers, source), judged in zip(compiles, settled, strict=True):
-        answers.settled[source] = judged
+        answers.found[source] = judged
         if judged.by_itself:
             objects[group.sources[source][0]] = output
     probed: dict[CompileCommand, Probed] = {}
     reasons: dict[CompileCommand, Reason] = {}
     keys: dict[CompileCommand, str] = {}
     for (group, _, answers), (files, unlisted) in zip(pairs, headers, strict=True):
-        for source, answer in answers.all():
+        for source, answer in answers.found.items():
             for blob in group.sources[source]:
                 if answer.eager or source in unlisted:
                     reasons[blob] = answer.eager or Reason(Kind.UNLISTED, unlisted[source])
                 else:
-                    probed[blob] = Probed.of(blob, answer, files)
+                    probed[blob] = Probed(**vars(answer), blob=blob, headers=files)
         keys |= _content_keys(group, answers, files)
         if store and group.key:
             store.keep_answers(group.key, answers.learnt())
@@ -177,7 +125,7 @@ def _probe_all(
             file.unlink()
     return ProbeResult(
         tuple(probed[b] for b in blobs if b in probed),
-        tuple(Unprobed(b, reasons[b]) for b in blobs if b in reasons),
+        {b: reasons[b] for b in blobs if b in reasons},
         max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)),
         tuple((group, tuple(answers.texts)) for group, _, answers in pairs),
         keys,
@@ -280,30 +228,10 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
     )
     if result.status != 0:
         return Answer(eager=Reason(Kind.NOT_COMPILED, first_error(result.stdout + result.stderr)))
-    judged = judge(open_image(output), doubt.suspects, own_initializers=doubt.own_initializers, own=own)
+    judged = judge(open_image(output), source, doubt.suspects, own_initializers=doubt.own_initializers, own=own)
     if not by_itself:
         output.unlink()
-    why = demangle.readable(doubt.why)
-    if judged.initializers:
-        shown = demangle.readable_lines(judged.initializers[:3])
-        place = preprocess.place_of(shown[0], source)
-        reason = Reason(Kind.INITIALIZER, f"{', '.join(shown)} at {place}")
-        return Answer(eager=reason, compiled=why, by_itself=by_itself)
-    if judged.reason:
-        return Answer(eager=judged.reason, compiled=why, by_itself=by_itself)
-    return Answer(
-        judged.symbols,
-        judged.unreachable,
-        why,
-        judged.weak,
-        judged.needs,
-        merged=judged.merged,
-        weak_data=judged.weak_data,
-        private=judged.private,
-        kernels=judged.kernels,
-        aliases=judged.aliases,
-        by_itself=by_itself,
-    )
+    return replace(judged, compiled=demangle.readable(doubt.why), by_itself=by_itself)
 
 
 def _is_plain(group: Group) -> bool:

@@ -17,6 +17,8 @@ from _lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
 from _lazyck.postbuild.cxx.variables import DEFAULT, Declaration, Kind, is_anonymous
 from _lazyck.postbuild.objects import kernels, vtables
 from _lazyck.postbuild.objects.elf import ElfImage
+from _lazyck.postbuild.probe.answer import Answer
+from _lazyck.postbuild.probe.real_object import defines
 from _lazyck.toolchains.base import TextCompile
 
 _OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function that several blobs define
@@ -57,30 +59,6 @@ class Unit:
         if section.startswith((_KERNELS, _KERNEL_INSTANCES)):
             return section.startswith(_KERNEL_INSTANCES)
         return self.kernels.get(section)
-
-
-@dataclass(frozen=True)
-class Found:
-    """Holds what the compiled unit says of one blob.
-
-    - `unreachable`: names that only an eager compile can provide.
-    - `needs`: what the blob leaves undefined, or None if only a compile of the blob itself could
-      tell.
-    - `data`: vtables that it defines, for which a slot cannot stand.
-    - `merged`: those of `symbols` that give way to a definition elsewhere.
-    - `weak`: those of `symbols` that are inline by a word in their class.
-    - `private`: those of `symbols` that the build's options hide.
-    - `kernels`: the handles of its kernels, hidden or not.
-    """
-
-    symbols: tuple[str, ...]
-    unreachable: tuple[str, ...]
-    needs: frozenset[str] | None = None
-    data: tuple[str, ...] = ()
-    merged: frozenset[str] = frozenset()
-    weak: frozenset[str] = frozenset()
-    private: frozenset[str] = frozenset()
-    kernels: tuple[str, ...] = ()
 
 
 def needed(declarations: Sequence[Declaration]) -> list[int]:
@@ -268,7 +246,7 @@ def blame(unit: Unit, output: str) -> Blame:
     return Blame(frozenset(blobs), frozenset(n for kind, n in found if kind == "prelude"))
 
 
-def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> dict[int, Found | str]:
+def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> dict[int, Answer | str]:
     """Return, per blob, what its section defines, or why that cannot be said, for example if it is
     less than the unit asked for. `how` is given if the object was made in that way, rather than by
     the toolchain's own driver."""
@@ -334,7 +312,7 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
                 data[b].append(_original(vtable, unit.renamed[b], b))
             else:  # which of them has the first virtual function, only their own objects tell
                 shared_out[b] = f"may define the vtable of {vtables.class_of(vtable)}"
-    out: dict[int, Found | str] = {}
+    out: dict[int, Answer | str] = {}
     for b, wanted in unit.heads.items():
         unclear = counts[b] < wanted or any(f"__lz{b}_" in n for n in (*symbols[b], *unreachable[b], *handles[b]))
         if unclear:
@@ -342,10 +320,10 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
         elif b in shared_out and not data[b]:
             out[b] = shared_out[b]
         else:
-            out[b] = Found(
+            out[b] = Answer(
                 tuple(symbols[b]),
                 tuple(unreachable[b]),
-                data=tuple(data[b]),
+                eager=defines(data[b]) if data[b] else None,
                 merged=frozenset(merged[b]),
                 weak=frozenset(weak[b]),
                 private=frozenset(private[b]),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from _lazyck.postbuild.cxx import demangle
 from _lazyck.postbuild.cxx.instances import Instances
 from _lazyck.postbuild.cxx.mangled import template_of
 from _lazyck.postbuild.objects import kernels, vtables
 from _lazyck.postbuild.objects.elf import ElfImage, Symbol, asked_for
 from _lazyck.postbuild.objects.vtables import is_of_class
+from _lazyck.postbuild.probe.answer import Answer
+from _lazyck.postbuild.probe.preprocess import place_of
 from _lazyck.postbuild.reasons import Kind, Reason
 
 # This is data that toolchains add to every object with kernels.
@@ -53,42 +55,17 @@ def defines(data: Sequence[str]) -> Reason:
     return Reason(Kind.VTABLE, ", ".join(of_classes[:3]))
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Holds what an object says of a blob.
-
-    - `reason`: None for a blob that may be compiled lazily, provided that nothing of it must run
-      when the library is loaded (`initializers`).
-    - `weak`: those of `symbols` and `kernels` that files which use them have too (inline functions,
-      implicit instantiations).
-    - `merged`: others that give way to a definition elsewhere (explicit instantiations,
-      `__attribute__((weak))`).
-    - `needs`: what the blob leaves undefined.
-    - `weak_data`: variables of inline functions and templates, of which a program has one copy.
-    - `private`: those of `symbols` that the build's options hide.
-    - `kernels`: the handles of its kernels.
-    - `aliases`: see `Probed`.
-    """
-
-    symbols: tuple[str, ...]
-    unreachable: tuple[str, ...]
-    reason: Reason | None
-    weak: frozenset[str] = frozenset()
-    needs: frozenset[str] = frozenset()
-    merged: frozenset[str] = frozenset()
-    weak_data: frozenset[str] = frozenset()
-    initializers: tuple[str, ...] = ()
-    private: frozenset[str] = frozenset()
-    aliases: tuple[str, ...] = ()
-    kernels: tuple[str, ...] = ()
-
-
 def judge(
-    image: ElfImage, suspects: tuple[str, ...], *, own_initializers: bool, own: Instances = _NO_INSTANCES
-) -> Judgement:
-    """Judge a blob by its object. `own_initializers` is true if code that runs at load would be the
-    blob's own rather than its headers'. `suspects` are the variables that may be behind such code.
-    `own` is what the blob's text instantiates."""
+    image: ElfImage,
+    source: str,
+    suspects: tuple[str, ...] = (),
+    *,
+    own_initializers: bool,
+    own: Instances = _NO_INSTANCES,
+) -> Answer:
+    """Judge the blob of `source` by its object. `own_initializers` is true if code that runs at
+    load would be the blob's own rather than its headers'. `suspects` are the variables that may be
+    behind such code. `own` is what the blob's text instantiates."""
     table = image.symbols()
     symbols: list[str] = []
     unreachable: list[str] = []
@@ -97,22 +74,21 @@ def judge(
     private: set[str] = set()
     merged: set[str] = set()
     weak_data: set[str] = set()
-    needs = asked_for(table)
     known = kernels.find(table)
     handles = known.names()
     unreachable += [s.name for s in table if s.name in handles and (s.hidden or s.binding == "LOCAL")]
     weak |= {handle for handle in handles if template_of(handle) and not own.holds(handle)}
     for s in table:
         if s.name == _REGISTERS_MANAGED:
-            return Judgement((), (), Reason(Kind.MANAGED))
+            return Answer(eager=Reason(Kind.MANAGED))
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue
         if s.name in handles or s.name in known.by_nvcc:
             continue
         if "@" in s.name:
-            return Judgement((), (), Reason(Kind.VERSIONED, s.name))
+            return Answer(eager=Reason(Kind.VERSIONED, s.name))
         if s.type == "NOTYPE" and s.section < _RESERVED and image.sections[s.section].name.startswith(".text"):
-            return Judgement((), (), Reason(Kind.UNTYPED, s.name))
+            return Answer(eager=Reason(Kind.UNTYPED, s.name))
         if s.type in ("FUNC", "IFUNC"):
             if _UNNAMED.search(s.name):
                 continue
@@ -130,19 +106,19 @@ def judge(
                 weak_data.add(s.name)
     data += vtables.with_key_functions(image, table)
     if data:
-        return Judgement((), (), defines(data))
+        return Answer(eager=defines(data))
     if own_initializers:
         called, variables = _initializer_calls(image, table)
         if called:
-            return Judgement((), (), None, initializers=suspects or tuple(variables or called))
-    return Judgement(
+            shown = demangle.readable_lines((suspects or variables or called)[:3])
+            return Answer(eager=Reason(Kind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
+    return Answer(
         tuple(symbols),
         tuple(unreachable),
-        None,
-        frozenset(weak),
-        needs,
-        frozenset(merged),
-        frozenset(weak_data),
+        weak=frozenset(weak),
+        needs=asked_for(table),
+        merged=frozenset(merged),
+        weak_data=frozenset(weak_data),
         private=frozenset(private),
         kernels=tuple(sorted(handles)),
         aliases=_aliases(table, frozenset(symbols) - weak),

@@ -13,6 +13,7 @@ from _lazyck.postbuild.cxx.bodies import without_bodies
 from _lazyck.postbuild.cxx.variables import Declaration
 from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe import preprocess, probe_unit
+from _lazyck.postbuild.probe.answer import Answer
 from _lazyck.postbuild.probe.group import Group, first_error
 
 _COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
@@ -75,7 +76,7 @@ class Solver:
         self._group, self._work, self._preludes, self._reach, self._headers = group, work, preludes, reach, headers
         self._left = _COMPILES + len(preludes) // 8
         self._by_reference: set[int] = set()
-        self.found: dict[int, probe_unit.Found] = {}
+        self.found: dict[int, Answer] = {}
         self.failed: dict[int, str] = {}
 
     def solve(self, blobs: dict[int, list[Declaration]]) -> None:
