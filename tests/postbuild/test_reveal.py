@@ -112,7 +112,7 @@ def test_type_information_is_no_state() -> None:
     assert not is_artificial("_ZN1A1fE")
 
     def symbol(name: str = "level", binding: str = "WEAK", kind: str = "OBJECT") -> elf.Symbol:
-        return elf.Symbol(name, binding, kind, True, 1, 0, 4)
+        return elf.Symbol(name, binding, kind, 1, 0, 4, "hidden")
 
     assert is_header_state(symbol())
     assert is_header_state(symbol(binding="UNIQUE", kind="TLS"))

@@ -54,11 +54,14 @@ class Symbol(NamedTuple):
     name: str
     binding: str
     type: str
-    hidden: bool
     section: int
     value: int
     size: int
     visibility: str = "default"
+
+    @property
+    def hidden(self) -> bool:
+        return self.visibility in ("hidden", "internal")
 
 
 WANTED_HERE = "@hidden"
@@ -88,18 +91,16 @@ class ObjectSymbols:
 
     `defined` maps a name to its binding: GLOBAL, WEAK or UNIQUE. `functions`, `data` (objects, TLS,
     common) and `hidden` are subsets of its names. `undefined` holds every name that the object asks
-    for. `weak_undefined` holds those of them that may stay unresolved. The lists of an LTO object
-    (`is_lto`) may be empty or incomplete.
+    for. The lists of an LTO object (`is_lto`) may be empty or incomplete.
     """
 
     defined: dict[str, str]
-    undefined: frozenset[str]
-    weak_undefined: frozenset[str]
-    functions: frozenset[str]
-    data: frozenset[str]
-    hidden: frozenset[str]
-    is_deferred: bool
-    is_lto: bool
+    undefined: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
+    data: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
+    is_deferred: bool = False
+    is_lto: bool = False
 
 
 @dataclass(frozen=True)
@@ -178,8 +179,12 @@ class ElfImage:
 
     def symbol_rows(self) -> list[tuple[int, Symbol]]:
         """Return all rows of `.symtab`, each with its offset in the file."""
-        table = next((s for s in self.sections if s.type == _SHT_SYMTAB), None)
-        return [(table.offset + i * _SYMBOL.size, s) for i, s in enumerate(self.symbols())] if table else []
+        start = next((s.offset for s in self.sections if s.type == _SHT_SYMTAB), 0)
+        return [(start + i * _SYMBOL.size, s) for i, s in enumerate(self.symbols())]
+
+    def named(self, section: str) -> bytes | None:
+        """Return the content of the named section, or None if there is none."""
+        return next((self.content(s) for s in self.sections if s.name == section), None)
 
     def with_aliases(self, aliases: Mapping[str, str]) -> bytes:
         """Return the file with further names for symbols that it defines. These names are exported.
@@ -205,14 +210,10 @@ class ElfImage:
                 extended += extended[4 * i : 4 * i + 4]
         for i, content in grown.items():
             data += bytes(-len(data) % 8)
-            at = self._section_header(i)
-            struct.pack_into("<QQ", data, at + 24, len(data), len(content))
+            head = _HEADER.unpack_from(self.data)
+            struct.pack_into("<QQ", data, head[6] + i * head[11] + 24, len(data), len(content))
             data += content
         return bytes(data)
-
-    def _section_header(self, index: int) -> int:
-        head = _HEADER.unpack_from(self.data)
-        return int(head[6] + index * head[11])
 
     def _read_symbols(self, index: int, table: Section) -> list[Symbol]:
         strings = _Strings(self.content(self.sections[table.link]))
@@ -221,26 +222,18 @@ class ElfImage:
             if s.type == _SHT_SYMTAB_SHNDX and s.link == index:
                 extended = struct.unpack(f"<{s.size // 4}I", self.content(s))
                 break  # there is one; tables that overlap would cost the square of the file's size
-        rows = []
-        for i, (name, info, other, section, value, size) in enumerate(_SYMBOL.iter_unpack(self.content(table))):
-            if section == _SHN_XINDEX and extended:
-                section = extended[i]
-            visibility = _VISIBILITIES[other & 3]
-            hidden = visibility in ("hidden", "internal")
-            binding = _BINDINGS.get(info >> 4, "GLOBAL")
-            rows.append(
-                Symbol(
-                    strings.text(name),
-                    binding,
-                    _TYPES.get(info & 15, "NOTYPE"),
-                    hidden,
-                    section,
-                    value,
-                    size,
-                    visibility,
-                )
+        return [
+            Symbol(
+                strings.text(name),
+                _BINDINGS.get(info >> 4, "GLOBAL"),
+                _TYPES.get(info & 15, "NOTYPE"),
+                extended[i] if section == _SHN_XINDEX and extended else section,
+                value,
+                size,
+                _VISIBILITIES[other & 3],
             )
-        return rows
+            for i, (name, info, other, section, value, size) in enumerate(_SYMBOL.iter_unpack(self.content(table)))
+        ]
 
     def relocations(self, section: int) -> Iterator[tuple[int, int, int]]:
         """Yield (offset, symbol index, addend) of all relocations that apply to the section with
@@ -287,11 +280,8 @@ class _Strings:
 def kind(path: str | Path) -> Kind:
     """Return what a linker input is, by its first bytes. `other` is for linker scripts and the
     like."""
-    try:
-        with Path(path).open("rb") as f:
-            head = f.read(_HEADER.size)
-    except OSError as e:
-        raise BuildError(f"cannot read {str(path)!r}: {e.strerror}", "check that the build makes this file") from e
+    with _opened(path) as f:
+        head = f.read(_HEADER.size)
     if head[:8] in (_AR, _THIN):
         return "archive"
     if head[:4] in _BITCODE:
@@ -308,7 +298,7 @@ def open_image(path: str | Path) -> ElfImage:
 def machine(path: str | Path) -> str:
     """Return the machine that an object, or the first object in an archive, is for. Return an empty
     string if there is none."""
-    return next((ElfImage(data, str(path)).machine for _, data in members(path) if data[:4] == b"\x7fELF"), "")
+    return next((image.machine for image in _images_in(path)), "")
 
 
 def read_object(path: str | Path) -> ObjectSymbols:
@@ -319,41 +309,34 @@ def read_object(path: str | Path) -> ObjectSymbols:
 def read_archive(path: str | Path) -> list[tuple[str, ObjectSymbols]]:
     """Return (member name, symbols) for each member that is an object, in order. Thin archives are
     followed."""
-    return [(name, _object_symbols(data, f"{path}({name})")) for name, data in _objects_in(path)]
+    return [(name, _object_symbols(data, f"{path}({name})")) for name, _, data in _objects_in(path)]
 
 
 def read_shared(path: str | Path) -> SharedSymbols:
     """Return the dynamic symbols of a shared library."""
     image = open_image(path)
-    defined: dict[str, str] = {}
-    undefined, weak = set(), set()
-    for s in image.symbols(dynamic=True):
-        if s.binding == "LOCAL" or not s.name:
-            continue
-        if s.section == _SHN_UNDEF:
-            undefined.add(s.name)
-            if s.binding == "WEAK":
-                weak.add(s.name)
-        elif not s.hidden:
-            defined[s.name] = s.binding
+    table = [s for s in image.symbols(dynamic=True) if s.name and s.binding != "LOCAL"]
+    defined = {s.name: s.binding for s in table if s.section != _SHN_UNDEF and not s.hidden}
+    undefined = frozenset(s.name for s in table if s.section == _SHN_UNDEF)
+    weak = frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.binding == "WEAK")
     soname, needed = None, []
     with _reading(str(path)):
-        for table in image.sections:
-            if table.type == _SHT_DYNAMIC:
-                strings = _Strings(image.content(image.sections[table.link]))
-                for tag, value in _DYNAMIC.iter_unpack(image.content(table)):
+        for section in image.sections:
+            if section.type == _SHT_DYNAMIC:
+                strings = _Strings(image.content(image.sections[section.link]))
+                for tag, value in _DYNAMIC.iter_unpack(image.content(section)):
                     if tag == _DT_SONAME:
                         soname = strings.text(value)
                     elif tag == _DT_NEEDED:
                         needed.append(strings.text(value))
                 break  # there is one; tables that overlap would cost the square of the file's size
-    return SharedSymbols(defined, frozenset(undefined), frozenset(weak), soname, tuple(needed))
+    return SharedSymbols(defined, undefined, weak, soname, tuple(needed))
 
 
 def read_section(path: str | Path, name: str) -> bytes | None:
     """Return the content of the named section, or None if the file has none."""
     with _mapped(path) as image:
-        return _section(image, name)
+        return image.named(name)
 
 
 def section_offset(path: str | Path, name: str) -> int | None:
@@ -365,12 +348,9 @@ def section_offset(path: str | Path, name: str) -> int | None:
 @contextmanager
 def _mapped(path: str | Path) -> Iterator[ElfImage]:
     """Map the file without reading all of it: a library may have gigabytes of code."""
-    try:
-        with Path(path).open("rb") as f:
-            size = os.fstat(f.fileno()).st_size
-            data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    except OSError as e:
-        raise BuildError(f"cannot read {str(path)!r}: {e.strerror}", "check that the build makes this file") from e
+    with _opened(path) as f:
+        size = os.fstat(f.fileno()).st_size
+        data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     yield ElfImage(data, str(path))
 
 
@@ -411,14 +391,20 @@ def records_in(data: bytes, where: str | Path) -> list[CompileCommand]:
 
 
 def _records_of(image: ElfImage) -> list[CompileCommand]:
-    records = _section(image, abi.RECORD_SECTION)
-    return [r for r in decode_records(records or b"", image.where) if isinstance(r, CompileCommand)]
+    records = image.named(abi.RECORD_SECTION) or b""
+    return [r for r in decode_records(records, image.where) if isinstance(r, CompileCommand)]
 
 
 def members(path: str | Path) -> Iterator[tuple[str, bytes]]:
     """Return (name, content) of each object in an archive, or of the object itself, with an empty
     name."""
-    return _objects_in(path) if kind(path) == "archive" else iter([("", _read(path))])
+    return ((name, data) for name, _, data in placed_members(path))
+
+
+def placed_members(path: str | Path) -> Iterator[tuple[str, int, bytes]]:
+    """Return what `members` does, with the offset of each content in the file. It is 0 in a thin
+    archive."""
+    return _objects_in(path) if kind(path) == "archive" else iter([("", 0, _read(path))])
 
 
 def is_thin(path: str | Path) -> bool:
@@ -457,54 +443,36 @@ def _even(size: int) -> int:
 # -- inside --------------------------------------------------------------------------------------
 
 
-def _read(path: str | Path) -> bytes:
+@contextmanager
+def _opened(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file that the build made. Raises `BuildError`."""
     try:
-        # A thin archive names its members: this must not block on a FIFO, nor read a device without
-        # end.
+        # A thin archive names its members: this must not block on a FIFO.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
-            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                raise BuildError(f"cannot read {str(path)!r}: not a plain file", "check what the build makes there")
-            return f.read()
+            yield f
     except OSError as e:
         raise BuildError(f"cannot read {str(path)!r}: {e.strerror}", "check that the build makes this file") from e
 
 
-def _section(image: ElfImage, name: str) -> bytes | None:
-    for s in image.sections:
-        if s.name == name:
-            return image.content(s)
-    return None
+def _read(path: str | Path) -> bytes:
+    with _opened(path) as f:
+        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):  # such as a device, which has no end
+            raise BuildError(f"cannot read {str(path)!r}: not a plain file", "check what the build makes there")
+        return f.read()
 
 
 def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
-    none: frozenset[str] = frozenset()
     if data[:4] in _BITCODE:
-        return ObjectSymbols({}, none, none, none, none, none, is_deferred=False, is_lto=True)
+        return ObjectSymbols({}, is_lto=True)
     image = ElfImage(data, where)
-    defined: dict[str, str] = {}
-    undefined, weak, functions, objects, hidden = set(), set(), set(), set(), set()
-    for name, binding, kind_, is_hidden, section, *_ in image.symbols():
-        if binding == "LOCAL" or not name:
-            continue
-        if section == _SHN_UNDEF:
-            undefined.add(name)
-            if binding == "WEAK":
-                weak.add(name)
-            continue
-        defined[name] = binding
-        if kind_ in ("FUNC", "IFUNC"):
-            functions.add(name)
-        elif kind_ in ("OBJECT", "TLS", "COMMON"):
-            objects.add(name)
-        if is_hidden:
-            hidden.add(name)
+    table = [s for s in image.symbols() if s.name and s.binding != "LOCAL"]
+    own = [s for s in table if s.section != _SHN_UNDEF]
     return ObjectSymbols(
-        defined,
-        undefined=frozenset(undefined),
-        weak_undefined=frozenset(weak),
-        functions=frozenset(functions),
-        data=frozenset(objects),
-        hidden=frozenset(hidden),
+        defined={s.name: s.binding for s in own},
+        undefined=frozenset(s.name for s in table if s.section == _SHN_UNDEF),
+        functions=frozenset(s.name for s in own if s.type in ("FUNC", "IFUNC")),
+        data=frozenset(s.name for s in own if s.type in ("OBJECT", "TLS", "COMMON")),
+        hidden=frozenset(s.name for s in own if s.hidden),
         is_deferred=image.is_deferred,
         is_lto=image.is_lto,
     )
@@ -530,9 +498,9 @@ def _long_name(f: BinaryIO, name: str, size: int, long_names: bytes) -> str | No
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _objects_in(path: str | Path) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of each member of a GNU, BSD or thin archive that is an ELF object or
-    bitcode."""
+def _objects_in(path: str | Path) -> Iterator[tuple[str, int, bytes]]:
+    """Yield (name, offset, content) of each member of a GNU, BSD or thin archive that is an ELF
+    object or bitcode."""
     where = Path(path)
     with where.open("rb") as f:
         file_size = os.fstat(f.fileno()).st_size
@@ -557,9 +525,10 @@ def _objects_in(path: str | Path) -> Iterator[tuple[str, bytes]]:
                 if "\0" in name:
                     raise FormatError(f"{path}: damaged archive", "build it again")
                 if magic == _THIN:
-                    data, end = _read(where.parent / name), f.tell()
+                    at, data, end = 0, _read(where.parent / name), f.tell()
                 else:
-                    data = f.read(end - f.tell())
+                    at = f.tell()
+                    data = f.read(end - at)
                 if data[:4] == b"\x7fELF" or data[:4] in _BITCODE:
-                    yield name, data
+                    yield name, at, data
             f.seek(end + (end & 1))

@@ -18,7 +18,6 @@ from _lazyck.postbuild.objects import elf, kernels
 # Vtables and type information exist in each file that needs them, also ahead of time. They are
 # compared by name.
 _ARTIFICIAL = re.compile(r"_ZT[VITSC]|DW\.ref\.")
-_HIDDEN = ("hidden", "internal")
 _PROTECTED, _WEAK = 3, 2
 
 
@@ -34,15 +33,12 @@ def reveal(source: Path, target: Path, names: Collection[str], aliases: Mapping[
     an ordinary weak symbol: ahead of time, other libraries do not share it. Handles of kernels that
     headers define are such state too.
     """
-    data = bytearray(source.read_bytes())
-    changes = [
-        change
-        for at, size in _objects_in(data)
-        for change in _changes(bytes(data[at : at + size]), str(source), at, names)
-    ]
-    for at, byte in changes:
-        data[at] = byte
+    members = elf.placed_members(source)
+    changes = [c for _, at, content in members for c in _changes(content, str(source), at, names)]
     if changes:
+        data = bytearray(source.read_bytes())
+        for at, byte in changes:
+            data[at] = byte
         target.write_bytes(data)
         if aliases:
             _add_aliases(target, aliases)
@@ -68,7 +64,7 @@ def _changes(data: bytes, where: str, base: int, names: Collection[str]) -> Iter
     handles = kernels.find(image.symbols()).names()
     for row, s in image.symbol_rows():
         is_shared = is_header_state(s) or (s.binding == "WEAK" and s.name in handles)
-        if s.visibility not in _HIDDEN or s.binding == "LOCAL" or not (s.name in names or is_shared):
+        if not s.hidden or s.binding == "LOCAL" or not (s.name in names or is_shared):
             continue
         info, other = data[row + 4], data[row + 5]
         yield base + row + 5, (other & ~3) | _PROTECTED
@@ -85,16 +81,3 @@ def is_header_state(s: elf.Symbol) -> bool:
 def is_artificial(name: str) -> bool:
     """Return whether `name` is that of a vtable or of type information."""
     return _ARTIFICIAL.match(name) is not None
-
-
-def _objects_in(data: bytearray) -> Iterator[tuple[int, int]]:
-    """Yield (offset, size) of each member of an archive, or of the whole object."""
-    if not data.startswith(b"!<arch>\n"):
-        yield 0, len(data)
-        return
-    at = 8
-    while at + 60 <= len(data):
-        size = int(data[at + 48 : at + 58])
-        inline_name = int(data[at + 3 : at + 16]) if data[at : at + 3] == b"#1/" else 0
-        yield at + 60 + inline_name, size - inline_name
-        at += 60 + size + (size & 1)
