@@ -10,11 +10,14 @@ _NUMBER = re.compile(r"\d+")
 _THUNK = re.compile(r"T(?:h|v)n?\d+_(?:n?\d+_)?")
 _LITERAL = re.compile(r"L[a-z]n?\d*E")
 _VALUE = re.compile(r"n?\d*E")
-_SUBSTITUTION = re.compile(r"S(?:[tabsiod]|[0-9A-Z]*_)")
-_PARAMETER = re.compile(r"T[0-9A-Z]*_")
-_BUILTIN_D = re.compile(r"DF\d+[_bx]|Dv\d+_|D[a-su-z]")
-_ARRAY = re.compile(r"A\d*_")
+_KNOWN_BY_PATTERN = {
+    "S": re.compile(r"S(?:[tabsiod]|[0-9A-Z]*_)"),  # a substitution
+    "T": re.compile(r"T[0-9A-Z]*_"),  # a template's parameter
+    "D": re.compile(r"DF\d+[_bx]|Dv\d+_|D[a-su-z]"),
+    "A": re.compile(r"A\d*_"),
+}
 _WORD = re.compile(r"\w+")
+_STANDARD = re.compile(r"_Z(?:T[VISTC]|GV|T[hv]n?\d+_(?:n?\d+_)?)?N?[VKRO]*(?:S[tabsiod]|9__gnu_cxx|10__cxxabiv1)")
 _UNNAMED = re.compile(r"\d_GLOBAL__N__")
 
 
@@ -30,42 +33,28 @@ def identifiers(symbol: str) -> frozenset[str]:
     """
     if not symbol.startswith("_Z"):
         return frozenset({symbol})
-    try:
-        return frozenset(_names(symbol, _start(symbol))[0][-1:])
-    except (_Unreadable, IndexError):
-        return frozenset(_all_names(symbol))
+    return frozenset(_parsed(symbol)[0][-1:] or _all_names(symbol))
 
 
 def scope_of(symbol: str) -> str:
     """Return the name of the class or namespace that `symbol` is a member of, or an empty string if
     there is none or the symbol is not followed here. A class's name stands in every source text
     that uses the symbol, as the last name does."""
-    try:
-        return _names(symbol, _start(symbol))[0][-2] if symbol.startswith("_ZN") else ""
-    except (_Unreadable, IndexError):
-        return ""
+    return "".join(_parsed(symbol)[0][-2:-1]) if symbol.startswith("_ZN") else ""
 
 
 def scopes_of(symbol: str) -> frozenset[str]:
     """Return the names of all namespaces and classes that `symbol` stands in, without unnamed ones.
     A file that opens them writes each of these names. Return none if the symbol is not followed
     here."""
-    try:
-        start = _start(symbol) if symbol.startswith("_Z") else len(symbol)
-        names = _names(symbol, start)[0][:-1] if symbol[start : start + 1] == "N" else []
-        return frozenset(n for n in names if not n.startswith("_GLOBAL__N_"))
-    except (_Unreadable, IndexError):
-        return frozenset()
+    return frozenset(n for n in _parsed(symbol)[0][:-1] if not n.startswith("_GLOBAL__N_"))
 
 
 def class_in(symbol: str) -> str:
     """Return the name of a class that `symbol` shows to be one, as constructors and `const` members
     do. Return an empty string for other symbols."""
-    try:
-        names, is_structor = _names(symbol, _start(symbol)) if symbol.startswith("_ZN") else ([], False)
-        return names[-1] if is_structor else names[-2] if symbol.startswith(("_ZNK", "_ZNV")) else ""
-    except (_Unreadable, IndexError):
-        return ""
+    names, is_structor = _parsed(symbol) if symbol.startswith("_ZN") else ([], False)
+    return "".join(names[-1:] if is_structor else names[-2:-1] if symbol.startswith(("_ZNK", "_ZNV")) else ())
 
 
 def is_private(symbol: str) -> bool:
@@ -77,21 +66,13 @@ def is_private(symbol: str) -> bool:
 def is_of_the_standard_library(symbol: str) -> bool:
     """Return whether `symbol` stands in namespace `std` or belongs to the compiler's own support
     library."""
-    return (
-        re.match(r"_Z(?:T[VISTC]|GV|T[hv]n?\d+_(?:n?\d+_)?)?N?[VKRO]*(?:S[tabsiod]|9__gnu_cxx|10__cxxabiv1)", symbol)
-        is not None
-    )
+    return _STANDARD.match(symbol) is not None
 
 
 def last_name(symbol: str) -> str:
     """Return the name of a function without its scopes, arguments and parameters. A symbol that is
     not mangled is returned as it is."""
-    if not symbol.startswith("_Z"):
-        return symbol
-    try:
-        return _names(symbol, _start(symbol))[0][-1]
-    except (_Unreadable, IndexError):
-        return symbol
+    return (_parsed(symbol)[0] or [symbol])[-1]
 
 
 def template_of(symbol: str) -> str:
@@ -106,10 +87,8 @@ def template_of(symbol: str) -> str:
         while not (last and symbol[i : i + 1] == "I"):
             if symbol[i].isdigit():
                 last, i = _source_name(symbol, i)
-            elif symbol[i] == "S":
-                i = _take(_SUBSTITUTION, symbol, i)
-            elif symbol[i] == "B":
-                i = _source_name(symbol, i + 1)[1]
+            elif symbol[i] in "SB":
+                i = _past_one(symbol, i)
             elif last and symbol[i] == "C" and symbol[i + 1].isdigit():
                 i += 2  # a constructor, which has its class's name
             else:
@@ -119,19 +98,23 @@ def template_of(symbol: str) -> str:
     return last
 
 
+def _parsed(symbol: str) -> tuple[list[str], bool]:
+    """Return `_names` of a mangled symbol. The list is empty for any other symbol, and for what is
+    not followed here."""
+    try:
+        return _names(symbol, _start(symbol)) if symbol.startswith("_Z") else ([], False)
+    except (_Unreadable, IndexError):
+        return [], False
+
+
 def _start(symbol: str) -> int:
-    if symbol[2] == "T":
-        thunk = _THUNK.match(symbol, 2)
-        if thunk:
-            return thunk.end()
-        if symbol[3] in "VIST":
-            return 4
-        raise _Unreadable
-    if symbol[2] == "G":
-        if symbol[3] in "VR":
-            return 4
-        raise _Unreadable
-    return 2
+    if symbol[2] not in "TG":
+        return 2
+    if thunk := _THUNK.match(symbol, 2):
+        return thunk.end()
+    if symbol[2:4] in ("TV", "TI", "TS", "TT", "GV", "GR"):
+        return 4
+    raise _Unreadable
 
 
 def _names(s: str, i: int) -> tuple[list[str], bool]:
@@ -152,14 +135,8 @@ def _names(s: str, i: int) -> tuple[list[str], bool]:
             name, i = _source_name(s, i)
             found.append(name)
             is_structor = False
-        elif c == "S":
-            i = _take(_SUBSTITUTION, s, i)
-        elif c == "T":
-            i = _take(_PARAMETER, s, i)
-        elif c == "I":
-            i = _past_end(s, i + 1)
-        elif c == "B":
-            i = _source_name(s, i + 1)[1]
+        elif c in "STIB":
+            i = _past_one(s, i)
         elif c == "L":
             i += 1
         elif c in "CD" and is_nested and s[i + 1] in "012345":
@@ -208,14 +185,8 @@ def _past_one(s: str, i: int) -> int:
         return m.end() if m else _take(_VALUE, s, _past_one(s, i + 1))
     if c in "NIJF":
         return _past_end(s, i + 1)
-    if c == "S":
-        return _take(_SUBSTITUTION, s, i)
-    if c == "T":
-        return _take(_PARAMETER, s, i)
-    if c == "D":
-        return _take(_BUILTIN_D, s, i)
-    if c == "A":
-        return _take(_ARRAY, s, i)
+    if c in _KNOWN_BY_PATTERN:
+        return _take(_KNOWN_BY_PATTERN[c], s, i)
     if c in "UuB":
         return _source_name(s, i + 1)[1]
     if c in "XZ_":
