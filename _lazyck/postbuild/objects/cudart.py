@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from _lazyck.errors import BuildError
 from _lazyck.files import write_atomic
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.objects.inputs import LinkInputs
+from _lazyck.postbuild.objects.machine_code import MACHINE_CODE, symbol, text
 
 ARCHIVE = "libcudart_static.a"
 _WRAP = "__wrap_"
@@ -91,10 +92,7 @@ def render_table(runtime: Runtime) -> str:
         [
             ' .section .data.rel.ro.lazyck_cudart,"aw",@progbits',
             " .p2align 3",
-            f" .globl {runtime.table}",
-            f" .protected {runtime.table}",
-            f" .type {runtime.table},@object",
-            f"{runtime.table}:",
+            *symbol(runtime.table, "object", "protected"),
             *(f" .quad {name}" for name in runtime.functions),
             f" .size {runtime.table},{8 * len(runtime.functions)}",
             "",
@@ -105,31 +103,15 @@ def render_table(runtime: Runtime) -> str:
 def render_jumps(runtime: Runtime) -> str:
     """Return the functions that jump through the table as assembler text, for blobs. Raises
     `BuildError`."""
-    jump = _JUMPS.get(runtime.machine)
-    if jump is None:
+    code = MACHINE_CODE.get(runtime.machine)
+    if code is None:
         raise BuildError(f"lazyck has no CUDA runtime for machine {runtime.machine!r}", "link with -cudart shared")
     lines = [' .section .text.lazyck_cudart,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
     for i, function in enumerate(runtime.functions):
         name = function.removeprefix(_WRAP)
-        lines += [" .p2align 4", f" .globl {name}", f" .hidden {name}", f" .type {name},@function", f"{name}:"]
-        lines += [f" {word}" for word in jump(runtime.table, 8 * i)]
-        lines.append(f" .size {name},.-{name}")
+        jump = text(code.through_table, table=runtime.table, offset=8 * i)
+        lines += [" .p2align 4", *symbol(name, "function"), code.landing, jump, f" .size {name},.-{name}"]
     return "\n".join([*lines, " .cfi_endproc", ' .section .note.GNU-stack,"",@progbits', ""])
-
-
-def _x86_64_jump(table: str, offset: int) -> tuple[str, ...]:
-    return "endbr64", f"mov {table}@GOTPCREL(%rip),%r11", f"jmp *{offset}(%r11)"
-
-
-def _aarch64_jump(table: str, offset: int) -> tuple[str, ...]:
-    # `hint 34` is `bti c`.
-    return (
-        *("hint 34", f"adrp x16,:got:{table}", f"ldr x16,[x16,:got_lo12:{table}]"),
-        *(f"ldr x16,[x16,{offset}]", "br x16"),
-    )
-
-
-_JUMPS: dict[str, Callable[[str, int], tuple[str, ...]]] = {"aarch64": _aarch64_jump, "x86_64": _x86_64_jump}
 
 
 def assemble(runtime: Runtime, directory: Path, compiler: Sequence[str]) -> Path:
