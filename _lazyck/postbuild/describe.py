@@ -11,7 +11,7 @@ from pathlib import Path
 
 from _lazyck import __version__, abi
 from _lazyck.abi import Role
-from _lazyck.command import CompileCommand, LinkCommand
+from _lazyck.command import CompileCommand
 from _lazyck.config import environment
 from _lazyck.files import digest, encode
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units
@@ -19,28 +19,16 @@ from _lazyck.postbuild import bundle
 from _lazyck.postbuild.cxx import mangled
 from _lazyck.postbuild.eager import EagerObject
 from _lazyck.postbuild.host_units import HostUnit, Program, can_be
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.ownership import Ownership
 from _lazyck.postbuild.private_names import private_name
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.header_reach import HeaderReach
 from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
+from _lazyck.postbuild.settle import Settled
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name
-
-
-@dataclass(frozen=True)
-class Target:
-    """Describes the library that a link makes: its name, its soname (empty for an executable), the
-    root to bake in, and its machine. `runtime` is the object through which its blobs reach a
-    built-in GPU runtime, or the library's wrappers of one. It is None if there is no such
-    object."""
-
-    name: str
-    soname: str
-    root: str
-    machine: str
-    runtime: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -78,34 +66,34 @@ class PrivateNames:
 
 
 def describe(
-    lazy: Sequence[Probed],
-    units: Sequence[tuple[HostUnit, Probed]],
+    job: LinkJob,
+    settled: Settled,
+    units: Mapping[HostUnit, Probed],
     program: Program | None,
-    owned: Ownership[CompileCommand],
     private: PrivateNames,
-    link: LinkCommand,
-    target: Target,
-    eager_objects: Sequence[EagerObject],
-    settings: BuildSettings,
+    way: Path | None,
     contents: bundle.Contents,
 ) -> Description:
     """Return the manifest of the library and what its bundle holds. `contents` knows files that
     were read before. `program` compiles the kernels of host `units`, each given with what its
-    source reads."""
-    every = [*lazy, *(p for _, p in units)]
-    places = place_all(every, target.name, settings)
+    source reads. `way` is the object through which blobs reach a built-in GPU runtime, or the
+    library's wrappers of one. It is None if there is no such object."""
+    lazy, owned, settings, machine = settled.lazy, settled.owned, job.settings, job.inputs.machine
+    soname = job.soname(owned)
+    every = [*lazy, *units.values()]
+    places = place_all(every, job.name, settings)
     reached = Reached(every, places)
     files: dict[str, str] = {}
-    runtime = f"{target.name}/tree/.lazyck/{target.runtime.name}" if target.runtime else ""
-    if target.runtime:
-        files[runtime] = str(target.runtime)
+    runtime = f"{job.name}/tree/.lazyck/{way.name}" if way else ""
+    if way:
+        files[runtime] = str(way)
     place = ""
     # Without a way to the library's wrappers, nobody would learn of a handle's first use.
-    by_kernel = frozenset(p.blob for p in lazy if program and target.runtime and has_units(p.blob))
+    by_kernel = frozenset(p.blob for p in lazy if program and way and has_units(p.blob))
     if program and (units or by_kernel):
-        place = f"{target.name}/tree/.lazyck/{program.path.name}"
+        place = f"{job.name}/tree/.lazyck/{program.path.name}"
         files[place] = str(program.path)
-    recipes = Recipes(link, target, places, runtime, place)
+    recipes = Recipes(job, soname, places, runtime, place)
     prefix = next(iter(places.values())).prefix if places else "/"
     names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
     rows: list[tuple[Probed, BlobRecord]] = []
@@ -115,12 +103,12 @@ def describe(
         source = where.in_bundle(p.blob.source)
         files[source] = p.blob.source
         own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
-        key = bundle.blob_digest(recipe, target.name, (target.soname, target.machine, *private.key(p.blob)), own, read)
-        symbols = tuple(private_name(s, target.soname) if s in p.private else s for s in owned.lazy[p.blob])
+        key = bundle.blob_digest(recipe, job.name, (soname, machine, *private.key(p.blob)), own, read)
+        symbols = tuple(private_name(s, soname) if s in p.private else s for s in owned.lazy[p.blob])
         apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
         rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, units=apart)))
     parts: list[BlobRecord] = []
-    for (unit, p), name in zip(units, names[len(lazy) :], strict=True):
+    for (unit, p), name in zip(units.items(), names[len(lazy) :], strict=True):
         where = places[p.blob.call.toolchain]
         source = where.in_bundle(p.blob.source)
         files[source] = p.blob.source
@@ -128,12 +116,12 @@ def describe(
         made_by = program.digest if program else ""
         recipe = recipes.of_device(p.blob)
         symbols = tuple(k.symbol for k in unit.kernels) or (abi.IMAGE_SYMBOL,)
-        key = bundle.blob_digest(recipe, target.name, (target.machine, made_by, unit.whole), own, read)
+        key = bundle.blob_digest(recipe, job.name, (machine, made_by, unit.whole), own, read)
         whole = f"{unit.name}\t{unit.whole}"
         rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, whole)))
         for kernel in unit.kernels:
-            parts_of_key = (target.machine, made_by, kernel.line)
-            key = bundle.blob_digest(recipe, target.name, parts_of_key, own, read)
+            parts_of_key = (machine, made_by, kernel.line)
+            key = bundle.blob_digest(recipe, job.name, parts_of_key, own, read)
             row = f"{name}.{kernel_name(kernel.symbol)}"
             line = f"{unit.name}\t{kernel.line}"
             parts.append(BlobRecord(row, source, recipes.index(recipe), key, (kernel.symbol,), line))
@@ -142,18 +130,18 @@ def describe(
         files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
     blobs = (*(record for _, record in rows), *parts)
     made = Manifest(
-        library=target.name,
-        soname=target.soname,
+        library=job.name,
+        soname=soname,
         cache_name=settings.name,
-        root=target.root,
+        root=settings.root or ("" if settings.beside else str(job.final / "bundle")),
         archs=settings.archs or archs_of(every, settings, environment()),
         recipes=recipes.all(),
         blobs=blobs,
-        eager=tuple(to_pair(unlazy(e, settings)) for e in eager_objects if e.error is None and e.unit is None),
+        eager=tuple(to_pair(unlazy(e, settings)) for e in settled.objects if e.error is None and e.unit is None),
         creator=f"lazyck {__version__}",
         digest=digest_of_keys(blobs, recipes.all()),
-        machine=target.machine,
-        private_names=tuple(private_name(s, target.soname) for s in sorted(private.of_objects)),
+        machine=machine,
+        private_names=tuple(private_name(s, soname) for s in sorted(private.of_objects)),
     )
     return Description(made, files, places, tuple(rows))
 
@@ -234,9 +222,9 @@ class Recipes:
     """Holds the recipes of a library, each made once per distinct command line."""
 
     def __init__(
-        self, link: LinkCommand, target: Target, places: Mapping[str, bundle.Places], runtime: str, program: str
+        self, job: LinkJob, soname: str, places: Mapping[str, bundle.Places], runtime: str, program: str
     ) -> None:
-        self._link, self._target, self._places, self._runtime = link, target, places, runtime
+        self._job, self._soname, self._places, self._runtime = job, soname, places, runtime
         self._program = program
         self._made: dict[tuple[object, ...], Recipe] = {}
         self._index: dict[Recipe, int] = {}
@@ -251,7 +239,7 @@ class Recipes:
             where = self._places[toolchain.name]
             called_in = toolchain.tool_env(blob, environment())
             identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home, called_in)
-            words = (blob, base, toolchain, identity, self._link, self._target.soname, where, self._runtime)
+            words = (blob, base, toolchain, identity, self._job.link, self._soname, where, self._runtime)
             recipe = bundle.make_recipe(*words)
             self._made[key] = recipe
         return recipe
@@ -264,8 +252,8 @@ class Recipes:
         """Return how the parts of `blob` are compiled, by the program of the digest `made_by`."""
         host = bundle.entry_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
         device = self.of_device(blob)
-        key = bundle.blob_digest(host, self._target.name, (made_by,), "", "")
-        key = bundle.blob_digest(device, self._target.name, (key,), "", "")
+        key = bundle.blob_digest(host, self._job.name, (made_by,), "", "")
+        key = bundle.blob_digest(device, self._job.name, (key,), "", "")
         return Units(key, self.index(host), self.index(device))
 
     def index(self, recipe: Recipe) -> int:

@@ -11,9 +11,9 @@ from _lazyck.command import CompileCommand
 from _lazyck.errors import CommandError
 from _lazyck.files import digest, encode
 from _lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.probe.own_command import compile_one, writing_to
 from _lazyck.postbuild.reasons import Reason, readable, sentence
-from _lazyck.postbuild.store import Store
 
 
 @dataclass(frozen=True)
@@ -36,26 +36,25 @@ def object_key(blob: CompileCommand, content: str) -> str:
 
 
 def compile_eagerly(
+    job: LinkJob,
     blobs: Mapping[CompileCommand, Reason],
     into: Path,
-    env: Mapping[str, str],
-    jobs: int,
-    store: Store,
     keys: Mapping[CompileCommand, str],
-    units: HostUnits | None = None,
+    units: HostUnits,
 ) -> list[EagerObject]:
-    """Compile `blobs`, each with the reason, into `into`, `jobs` at a time. Failures are returned,
-    not raised. Objects that `store` has are taken from there. `keys` are the keys of what compiling
+    """Compile `blobs`, each with the reason, into `into`, in parallel. Failures are returned, not
+    raised. Objects that the store has are taken from there. `keys` are the keys of what compiling
     the blobs reads. A blob that has a host unit is compiled to that."""
+    env, store = job.env, job.store
     into.mkdir(parents=True, exist_ok=True)
     shown = readable(list(blobs.values()), env)
 
     def one(blob: CompileCommand, reason: Reason) -> EagerObject:
         tag = digest(*map(encode, (blob.source, blob.output, *blob.call.argv)))[:8]
         target = into / f"{blob.stem[:150]}-{tag}.o"
-        if units and (unit := units.make(blob, target)):
+        if unit := units.make(blob, target):
             return EagerObject(blob, (reason,), target, None, unit)
-        refused = units.refused.get(blob) if units else None
+        refused = units.refused.get(blob)
         reasons = tuple(dict.fromkeys(r for r in (reason, refused) if r and (not refused or r != BY_KERNEL)))
         key = object_key(blob, keys[blob]) if blob in keys else ""
         with store.turns([key] if key else []):
@@ -70,5 +69,5 @@ def compile_eagerly(
         error = CommandError(what, writing_to(blob, target), result.status, result.stdout + result.stderr)
         return EagerObject(blob, reasons, target, error)
 
-    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, job.settings.jobs)) as pool:
         return list(pool.map(one, blobs, shown))

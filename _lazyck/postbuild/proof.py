@@ -34,12 +34,12 @@ from _lazyck.postbuild.bundle import (
 )
 from _lazyck.postbuild.describe import Description
 from _lazyck.postbuild.includes import asked_names, included_by
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.group import Group, first_error
 from _lazyck.postbuild.probe.make_rules import rule_files
 from _lazyck.postbuild.probe.preprocess import macros_of, read_source, render_batch
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.settings import BuildSettings
 
 _FILE = "proved"
 _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
@@ -105,17 +105,15 @@ class Case:
 
 
 class Proof:
-    """Proves the bundles of one link, one after the other, each in `directory`. The findings are
-    written there for the next link, which reads them from `last`."""
+    """Proves the bundles of one link, one after the other. The findings are written beside each for
+    the next link, which reads them from the link's final place."""
 
-    def __init__(
-        self, groups: Sequence[Group], last: Path, directory: Path, settings: BuildSettings, contents: Contents
-    ) -> None:
+    def __init__(self, job: LinkJob, groups: Sequence[Group], contents: Contents) -> None:
         self._groups = [g for g in groups if g.toolchain.written_in == "c++"]
-        self._directory, self._settings = directory, settings
+        self._directory, self._jobs = job.directory, job.settings.jobs
         self._contents = contents
         self._added: dict[int, frozenset[str]] = {}
-        self._known = _read(last / _FILE)
+        self._known = _read(job.final / _FILE)
         self._used: dict[str, Finding] = {}
 
     def completed(self, lazy: Sequence[Probed]) -> tuple[Probed, ...]:
@@ -144,7 +142,7 @@ class Proof:
     def examine(self, cases: Mapping[int, Case]) -> Finding:
         """Preprocess the blobs from the written bundle. `completed` then adds the headers that it
         lacked."""
-        with ThreadPoolExecutor(max(1, self._settings.jobs)) as pool:
+        with ThreadPoolExecutor(max(1, self._jobs)) as pool:
             found = dict(zip(cases, pool.map(self._look, cases, cases.values()), strict=True))
         return self._gather(found)
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from _lazyck.command import CompileCommand
 from _lazyck.postbuild.eager import EagerObject, compile_eagerly
 from _lazyck.postbuild.host_units import HostUnit, HostUnits
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.members import Members
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import kernels, symbols
-from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.ownership import Offer, Ownership, assign
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.store import Store
-from _lazyck.settings import BuildSettings
 
 
 @dataclass(frozen=True)
@@ -54,28 +51,23 @@ class Settler:
 
     def __init__(
         self,
-        inputs: LinkInputs,
+        job: LinkJob,
         probed: ProbeResult,
         found: symbols.Symbols,
         reader: symbols.Reader,
         mentions: Mentions,
-        directory: Path,
-        settings: BuildSettings,
-        env: Mapping[str, str],
-        store: Store,
         units: HostUnits,
     ) -> None:
-        self._units = units
-        self._probed, self._reader, self._directory = probed, reader, directory
-        self._settings, self._env, self._store = settings, env, store
-        shutil.rmtree(directory, ignore_errors=True)
+        self._job, self._probed, self._reader, self._units = job, probed, reader, units
+        self._directory = job.directory / "eager"
+        shutil.rmtree(self._directory, ignore_errors=True)
         self._objects: dict[CompileCommand, EagerObject] = {}
         self._copies = copies_in((p.blob, frozenset(p.symbols)) for p in probed.probed)
         self._defined: dict[CompileCommand, symbols.Names] = {}
         self._names = [found.objects, symbols.Names(undefined=found.members.undefined)]
         self._files = dict(found.files)
         self._unneeded: frozenset[CompileCommand] = frozenset()
-        self._members = Members(inputs, probed, found, mentions)
+        self._members = Members(job.inputs, probed, found, mentions)
 
     def settle(self, eager: Mapping[CompileCommand, Reason], needed: frozenset[str]) -> Settled:
         """Return what is lazy if the blobs in `eager` (blob to reason) are not, and blobs need the
@@ -130,15 +122,13 @@ class Settler:
     def _launched(self, kernel: str) -> Reason:
         """Return the reason for a blob whose `kernel` a real object names."""
         by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
-        return kernels.launched(kernel, symbols.source_name(by), self._env)
+        return kernels.launched(kernel, symbols.source_name(by), self._job.env)
 
     def _compile(self, blobs: Mapping[CompileCommand, Reason]) -> None:
         fresh = {blob: reason for blob, reason in blobs.items() if blob not in self._objects}
         if not fresh:
             return
-        store, keys = self._store, self._probed.keys
-        jobs = self._settings.jobs
-        for made in compile_eagerly(fresh, self._directory, self._env, jobs, store, keys, self._units):
+        for made in compile_eagerly(self._job, fresh, self._directory, self._probed.keys, self._units):
             self._objects[made.blob] = made
             if made.error is None:
                 names = self._reader.object(str(made.object)) or symbols.Names()

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from link_jobs import link_job
 
 from _lazyck.command import Invocation, LinkCommand
-from _lazyck.postbuild.bundle import Places
 from _lazyck.postbuild.link.reach import Demands
 from _lazyck.postbuild.link.relink import RUNTIME
 from _lazyck.postbuild.link.words import Keeper, link_words
@@ -22,12 +22,13 @@ from _lazyck.postbuild.objects.inputs import read_inputs
 from _lazyck.postbuild.objects.symbols import Reader, read_symbols, source_name
 from _lazyck.postbuild.private_names import private_name
 from _lazyck.postbuild.state import HERE
+from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name
 
 CXX = shutil.which("g++") or "g++"
 # The compiler's directory stands for a shim home.
 SHIMS = os.path.dirname(CXX)
-PLACES = Places("", {SHIMS: "/real/home/bin"}, "libx")
+SETTINGS = BuildSettings("/t", shim_homes=((SHIMS, "/real/home/bin"),))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def words_of(
 ) -> tuple[list[str], dict[str, str]]:
     link = linking(at, *words, tool=tool)
     inputs = replace(read_inputs(link, by_name("host").table), first=2)  # where the blobs' objects stand
-    return link_words(link, inputs, eager, into, PLACES, "libx.so", demands, ("cudaLaunchKernel",))
+    return link_words(link_job(into, link, inputs, settings=SETTINGS), eager, "libx.so", demands, ("cudaLaunchKernel",))
 
 
 def copy_of(at: Path, name: str, shown: str = "") -> str:
@@ -118,7 +119,7 @@ def test_a_library_that_is_not_lazy_gets_nothing_for_blobs(built: Path, tmp_path
 
 
 def test_inputs_are_kept_as_copies_and_a_thin_archive_as_a_whole_one(built: Path, tmp_path: Path) -> None:
-    keeper = Keeper(linking(built), tmp_path, PLACES)
+    keeper = Keeper(link_job(tmp_path, linking(built), settings=SETTINGS))
     word = keeper.copy("libthin.a")
     kept = tmp_path / "objects" / Path(word).name
     assert word == copy_of(built, "libthin.a")
@@ -140,11 +141,11 @@ def test_inputs_are_kept_as_copies_and_a_thin_archive_as_a_whole_one(built: Path
     ],
 )
 def test_words_for_the_linker_name_real_places(built: Path, tmp_path: Path, part: str, expected: str) -> None:
-    assert Keeper(linking(built), tmp_path, PLACES).linker_part(part) == expected
+    assert Keeper(link_job(tmp_path, linking(built), settings=SETTINGS)).linker_part(part) == expected
 
 
 def test_files_among_words_for_the_linker_are_kept_and_libraries_are_named(built: Path, tmp_path: Path) -> None:
-    keeper = Keeper(linking(built), tmp_path, PLACES)
+    keeper = Keeper(link_job(tmp_path, linking(built), settings=SETTINGS))
     assert keeper.linker_part("--dynamic-list=script.map") == f"--dynamic-list={copy_of(built, 'script.map')}"
     assert keeper.linker_part("script.map") == copy_of(built, "script.map")
     assert keeper.linker_part("libs.so") == f"{built}/libs.so"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from link_jobs import NO_INPUTS, link_job
 from support import HERE
 
 from _lazyck.command import CompileCommand, Invocation
@@ -17,7 +18,6 @@ from _lazyck.postbuild.link import reach
 from _lazyck.postbuild.link.reach import Demands, Reach
 from _lazyck.postbuild.objects.cudart import Runtime
 from _lazyck.postbuild.objects.elf import WANTED_HERE
-from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.ownership import Ownership
 from _lazyck.postbuild.private_names import private_name
@@ -26,7 +26,6 @@ from _lazyck.postbuild.probe.group import Group
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import Settled
-from _lazyck.postbuild.store import Store
 from _lazyck.toolchains import HOST
 
 
@@ -85,16 +84,14 @@ class Link:
     def demands(self, real: Names = NONE, before: Demands = NOTHING, runtime: Runtime | None = None) -> Demands:
         library = shared(self.where, "x", self.text, *self.words)
         blobs = tuple(p.blob for p in self.lazy)
-        none: frozenset[int] = frozenset()
-        inputs = LinkInputs((), True, "", none, none, (), (), self.libraries, blobs, "", (), {}, 0)
+        inputs = replace(NO_INPUTS, libraries=self.libraries, blobs=blobs)
         lazy = {p.blob: p.symbols for p in self.lazy}
         settled = Settled(Ownership(lazy, (), {}, ()), tuple(self.lazy), ())
         keys = {p.blob: f"key of {p.blob.source}" for p in self.lazy}
         result = ProbeResult(tuple(self.lazy), {}, 0, keys=keys)
-        found = Reach(
-            inputs, result, cast(Any, self.mentions), self.members, self.where, 1, (HERE.cxx,), {}, self.said.append,
-            Store(self.where / "store"),
-        )  # fmt: skip
+        job = link_job(self.where, inputs=inputs, env={}, say=self.said.append)
+        job.work.mkdir(exist_ok=True)
+        found = Reach(job, result, cast(Any, self.mentions), self.members)
         return found.demands(library, settled, real, before, runtime)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from link_jobs import NO_INPUTS, link_job
 
 from _lazyck import __version__, abi
 from _lazyck.command import CompileCommand, Invocation, LinkCommand
@@ -17,7 +18,6 @@ from _lazyck.postbuild.bundle import Contents
 from _lazyck.postbuild.describe import (
     Description,
     PrivateNames,
-    Target,
     describe,
     digest_of_keys,
     kernel_name,
@@ -30,6 +30,7 @@ from _lazyck.postbuild.ownership import Offer, assign
 from _lazyck.postbuild.private_names import private_name
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild.settle import Settled
 from _lazyck.settings import BuildSettings
 
 RECIPE = Recipe("host", "gcc12", "", (), ("c++", "-O2"), ("c++",), ())
@@ -119,12 +120,15 @@ class Project:
         of_unit = self.probed("src/k.hip", "")
         unit = HostUnit(of_unit.blob, "unit0", (Kernel("_Z1kv", line), Kernel("_Z1lv", "_Z1lv 2")), "* 3", frozenset())
         owned = assign([Offer(p.blob, p.symbols) for p in lazy], {"fa"}, ())
+        settled = Settled(owned, tuple(lazy), tuple(eager))
         program = Program(Path(self.home) / "lazyck-unit", made_by)
-        link = LinkCommand(Invocation("hipcc", "rocm", str(self.at), (f"{self.home}/bin/hipcc", "-shared"), 1, ()), "x")
-        target = Target("libx", soname, "/root/of", machine, Path(runtime) if runtime else None)
-        given = BuildSettings("/t", **{"homes": (("rocm", self.home),), "archs": ("gfx942",), **(settings or {})})
+        driver = Invocation("hipcc", "rocm", str(self.at), (f"{self.home}/bin/hipcc", "-shared"), 1, ())
+        of_all = {"homes": (("rocm", self.home),), "archs": ("gfx942",), "root": "/root/of"}
+        given = BuildSettings("/t", **{**of_all, **(settings or {})})
+        inputs = replace(NO_INPUTS, soname=soname, machine=machine)
+        job = link_job(self.at, LinkCommand(driver, "libx"), inputs, settings=given)
         names = PrivateNames(lazy, owned, frozenset(of_objects.split()), Mentions(()))
-        return describe(lazy, [(unit, of_unit)], program, owned, names, link, target, eager, given, Contents())
+        return describe(job, settled, {unit: of_unit}, program, names, Path(runtime) if runtime else None, Contents())
 
 
 @pytest.fixture

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from counting import CountingCompiler
+from link_jobs import link_job
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.eager import compile_eagerly
+from _lazyck.postbuild.host_units import HostUnits
 from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
@@ -41,7 +42,8 @@ def test_a_blob_in_doubt_is_compiled_once_and_most_of_them_are_linked_as_they_ar
     found = probe(made, tmp_path / "work", jobs=2, store=store)
     assert [p.blob for p in found.probed] == made[:9]
     assert next(iter(found.eager.values())) == Reason(Kind.IN_DOUBT, "explicit instantiation of a class: struct Box<9>")
-    objects = compile_eagerly(found.eager, tmp_path / "eager", os.environ, 2, store, found.keys)
+    job = link_job(tmp_path, store=store)
+    objects = compile_eagerly(job, found.eager, tmp_path / "eager", found.keys, HostUnits(store, None, job.env))
     assert all(o.error is None and o.object.stat().st_size for o in objects)
     assert compiler.compiles() == 72  # as many as ahead of time
     assert probe(made, tmp_path / "again", jobs=2, store=store).probed == found.probed

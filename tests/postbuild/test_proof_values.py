@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from link_jobs import link_job
 
 from _lazyck import abi
 from _lazyck.command import CompileCommand, Invocation
@@ -19,7 +20,6 @@ from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.group import Group
 from _lazyck.postbuild.proof import Case, Finding, Proof
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import HOST, LLVM
 
 WORK = "/work/of"
@@ -166,7 +166,7 @@ def test_a_case_is_another_if_words_files_or_the_place_of_the_bundle_differ(tmp_
 
 def prover(case: Case, last: Path, directory: Path) -> Proof:
     directory.mkdir(exist_ok=True)
-    return Proof([case.group], last, directory, BuildSettings("/t", jobs=1), Contents())
+    return Proof(link_job(directory, final=last), [case.group], Contents())
 
 
 def test_findings_of_an_earlier_link_hold_while_their_files_are_there(

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from link_jobs import NO_INPUTS, link_job
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.errors import CommandError
 from _lazyck.postbuild import settle
 from _lazyck.postbuild.eager import EagerObject
 from _lazyck.postbuild.host_units import HostUnit
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.members import Members
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects.inputs import LinkInputs
@@ -66,16 +67,13 @@ class Link:
     @property
     def inputs(self) -> LinkInputs:
         blobs = (*(p.blob for p in self.probed), *self.eager)
-        none: frozenset[int] = frozenset()
-        return LinkInputs(
-            (), True, "", none, none, (), (), (), blobs, "", (), {}, 0, self.optional, frozenset(), self.wanted
-        )
+        return replace(NO_INPUTS, blobs=blobs, optional=self.optional, wanted=self.wanted)
 
     @property
     def found(self) -> Symbols:
         return Symbols(self.objects, Names(), self.unread, self.files, self.members)
 
-    def compile(self, blobs: Mapping[CompileCommand, Reason], *_: object) -> list[EagerObject]:
+    def compile(self, _job: LinkJob, blobs: Mapping[CompileCommand, Reason], *_: object) -> list[EagerObject]:
         self.compiled += blobs.items()
         unit = cast(HostUnit, "unit")
         error = CommandError("it", ["c++"], 1, "")
@@ -91,9 +89,8 @@ class Link:
 
     def settler(self, where: Path) -> Settler:
         result = ProbeResult(tuple(self.probed), dict.fromkeys(self.eager, NOT_LAZY), 0)
-        settings, rest = cast(Any, SimpleNamespace(jobs=1)), cast(Any, None)
-        reader = cast(Any, self)
-        return Settler(self.inputs, result, self.found, reader, Mentions(()), where, settings, {}, rest, rest)
+        job = link_job(where, inputs=self.inputs)
+        return Settler(job, result, self.found, cast(Any, self), Mentions(()), cast(Any, None))
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from counting import CountingCompiler
+from link_jobs import link_job
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.eager import compile_eagerly
+from _lazyck.postbuild.host_units import HostUnits
 from _lazyck.postbuild.probe import content_key
 from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.store import Store
@@ -50,7 +52,8 @@ class Bench:
         at = self.at / work
         shutil.rmtree(at, ignore_errors=True)
         found = probe([self.command(n, *flags) for n in names], at, jobs=2, store=self.store)
-        made = compile_eagerly(found.eager, at / "eager", os.environ, 2, self.store, found.keys)
+        job = link_job(at, store=self.store)
+        made = compile_eagerly(job, found.eager, at / "eager", found.keys, HostUnits(self.store, None, job.env))
         assert all(m.error is None and m.object.stat().st_size for m in made)
         return found
 

@@ -19,15 +19,16 @@ from _lazyck.command import LinkCommand
 from _lazyck.config import runtime_source, tools_dir
 from _lazyck.files import encode, own_folder, write_atomic
 from _lazyck.postbuild import bundle, missing, state, summary
-from _lazyck.postbuild.describe import Description, PrivateNames, Target, describe, has_units, unlazy
+from _lazyck.postbuild.describe import Description, PrivateNames, describe, has_units, unlazy
 from _lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.link import handles, project_link, relink
 from _lazyck.postbuild.link.reach import Demands, Reach
 from _lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
 from _lazyck.postbuild.link.words import link_words
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import cudart, elf, symbols
-from _lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name, read_inputs
+from _lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
 from _lazyck.postbuild.private_names import plain_name
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult, groups_of, probe
@@ -92,23 +93,22 @@ def link_lazily(
     clock = Clock(os.path.basename(link.output))
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
     final = library_dir(link, settings)
-    directory = state.staging(final)
-    reader = symbols.Reader(link.call.argv[: link.call.prefix], link.call.cwd, env)
     compiler = runtime_compiler(link, inputs, env)
-    with clock.step("probe"), runtime_meanwhile(inputs, directory, compiler, settings, env):
+    store = Store(settings.tmp / "store")
+    job = LinkJob(link, inputs, settings, env, final, state.staging(final), compiler, store, say)
+    directory = job.directory
+    reader = symbols.Reader(link.call.argv[: link.call.prefix], link.call.cwd, env)
+    with clock.step("probe"), runtime_meanwhile(job):
         found = symbols.read_symbols(inputs, reader)
-        store = Store(settings.tmp / "store")
-        probed = probe_blobs(inputs, found, directory, settings, store)
-        archive, probed = static_runtime(link, inputs, probed, env)
+        archive, probed = static_runtime(job, probe_blobs(job, found))
     mentions = Mentions(probed.texts)
-    program = unit_program(inputs, settings, compiler, env)
+    program = unit_program(job)
     units = HostUnits(store, program, env)
-    settler = Settler(inputs, probed, found, reader, mentions, directory / "eager", settings, env, store, units)
-    work = directory / "probe"
-    reach = Reach(inputs, probed, mentions, found.members, work, settings.jobs, compiler, env, say, store)
+    settler = Settler(job, probed, found, reader, mentions, units)
+    reach = Reach(job, probed, mentions, found.members)
     contents = bundle.Contents()
     groups = [*(group for group, _ in probed.texts), *groups_of(list(filter(can_be, probed.eager)))]
-    proof = Proof(groups, final, directory, settings, contents)
+    proof = Proof(job, groups, contents)
     demands = Demands()
     written: Description | None = None
     while True:
@@ -118,17 +118,16 @@ def link_lazily(
         with clock.step("bundle"):
             settled = replace(settled, lazy=proof.completed(settled.lazy))
             with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
-            runtime = runtime_of(link, inputs, settled, archive, demands)
+            runtime = runtime_of(job, settled, archive, demands)
             private = PrivateNames(settled.lazy, settled.owned, demands.renamed, mentions)
-            made = described(
-                link, inputs, settled, with_reads, program, private, directory, settings, compiler, runtime, contents
-            )
+            way = cudart.assemble(runtime, directory, compiler) if runtime else None
+            made = describe(job, settled, with_reads, program, private, way, contents)
             cases = proof.cases(made)
             finding = proof.foresee(cases)
             if not finding.lacking:
                 if made != written:
                     wrapped = wrapped_in(settled, settler, runtime)
-                    bundle_bytes = write(made, inputs, settled, directory, compiler, runtime, wrapped)
+                    bundle_bytes = write(job, made, settled, runtime, wrapped)
                     written = made
                 finding = proof.examine(cases)
         if finding.lacking or finding.unproved:
@@ -139,7 +138,7 @@ def link_lazily(
             demands = replace(demands, eager={**demands.eager, **unproved})
             continue
         with clock.step("link"):
-            st, said = link_once(link, inputs, settled, demands, wrapped, directory, settings, compiler, env)
+            st, said = link_once(job, settled, demands, wrapped)
         with clock.step("probe"):
             before = demands
             if settled.lazy:
@@ -155,7 +154,7 @@ def link_lazily(
     store.tidy()
     write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
     state.save(st, directory)
-    keep_link(link, inputs, settled, demands, directory, settings)
+    keep_link(job, settled, demands)
     state.commit(final)
     delivered = relink.deliver(st, final)
     done = summary.LinkSummary(
@@ -187,15 +186,13 @@ def link_lazily(
 
 
 @contextmanager
-def runtime_meanwhile(
-    inputs: LinkInputs, directory: Path, compiler: Sequence[str], settings: BuildSettings, env: Mapping[str, str]
-) -> Iterator[None]:
+def runtime_meanwhile(job: LinkJob) -> Iterator[None]:
     """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
     first library waits for the runtime. Errors are ignored here: the link needs the runtime, and
     reports them."""
     with ThreadPoolExecutor(1) as beside:
-        if inputs.blobs and settings.jobs > 1:
-            beside.submit(relink.runtime_objects, directory, compiler, runtime_source(), env)
+        if job.inputs.blobs and job.settings.jobs > 1:
+            beside.submit(relink.runtime_objects, job.directory, job.compiler, runtime_source(), job.env)
         yield
 
 
@@ -209,13 +206,11 @@ def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
     return settings.tmp / "libs" / f"{library_name(link.output)}-{tag}"
 
 
-def probe_blobs(
-    inputs: LinkInputs, found: symbols.Symbols, directory: Path, settings: BuildSettings, store: Store
-) -> ProbeResult:
+def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
     """Probe the symbols of the link's blobs. All blobs are left unprobed if the program cannot load
     blobs, or if it is not known what real objects need."""
-    late = [b for b in inputs.blobs if settings.grade_of(b.source) == "kernels"]
-    blobs = [b for b in inputs.blobs if b not in frozenset(late)]
+    inputs, settings = job.inputs, job.settings
+    late = frozenset(b for b in inputs.blobs if settings.grade_of(b.source) == "kernels")
     reason: Reason | None = None
     if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
         reason = Reason(Kind.STATIC)
@@ -223,22 +218,21 @@ def probe_blobs(
         reason = Reason(Kind.LTO, os.path.basename(found.unread))
     if reason:
         return ProbeResult((), dict.fromkeys(inputs.blobs, reason), 0)
-    work = directory / "probe"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
-    found_out = probe(blobs, work, jobs=settings.jobs, store=store)
-    return replace(found_out, eager={**found_out.eager, **dict.fromkeys(late, BY_KERNEL)})
+    shutil.rmtree(job.work, ignore_errors=True)
+    job.work.mkdir()
+    blobs = [b for b in inputs.blobs if b not in late]
+    found_out = probe(blobs, job.work, jobs=settings.jobs, store=job.store)
+    by_kernel = {b: BY_KERNEL for b in inputs.blobs if b in late}
+    return replace(found_out, eager={**found_out.eager, **by_kernel})
 
 
-def unit_program(
-    inputs: LinkInputs, settings: BuildSettings, compiler: Sequence[str], env: Mapping[str, str]
-) -> Program | None:
+def unit_program(job: LinkJob) -> Program | None:
     """Return the program that takes the sources of this link apart, or None if it can take none of
     them."""
-    if not any(map(can_be, inputs.blobs)):
+    if not any(map(can_be, job.inputs.blobs)):
         return None
-    store = own_folder(tools_dir(env), "programs") or settings.tmp / "programs"
-    return Program(build_program(store, compiler), units_digest())
+    folder = own_folder(tools_dir(job.env), "programs") or job.settings.tmp / "programs"
+    return Program(build_program(folder, job.compiler), units_digest())
 
 
 def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
@@ -264,28 +258,24 @@ def check_own_sources(settled: Settled, settings: BuildSettings) -> None:
             raise failed.error
 
 
-def runtime_of(
-    link: LinkCommand, inputs: LinkInputs, settled: Settled, archive: str, demands: Demands
-) -> cudart.Runtime | None:
+def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -> cudart.Runtime | None:
     """Return the static runtime in `archive` as the blobs of `settled` share it, or the wrappers of
     a shared one. Return None if the blobs need neither."""
-    library = soname_for(link, inputs, settled) or library_name(link.output)
+    library, machine = job.soname(settled.owned) or job.name, job.inputs.machine
     used = {p.blob.call.toolchain for p in settled.lazy}
-    if archive and any(by_name(t).takes_static_runtime(link) for t in used):
-        return cudart.read(archive, library, inputs.machine)
+    if archive and any(by_name(t).takes_static_runtime(job.link) for t in used):
+        return cudart.read(archive, library, machine)
     apart = {p.blob.call.toolchain for p in settled.lazy if has_units(p.blob) and not demands.whole}
     shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
     names = [name for t in shared for name in handles.names_of(t)]
-    return cudart.wrappers(names, library, inputs.machine) if names else None
+    return cudart.wrappers(names, library, machine) if names else None
 
 
-def static_runtime(
-    link: LinkCommand, inputs: LinkInputs, probed: ProbeResult, env: Mapping[str, str]
-) -> tuple[str, ProbeResult]:
-    """Return the static GPU runtime that `link` puts into the library, and what of `probed` can
+def static_runtime(job: LinkJob, probed: ProbeResult) -> tuple[str, ProbeResult]:
+    """Return the static GPU runtime that the link puts into the library, and what of `probed` can
     share it. The former is an empty string if there is none."""
-    takers = {t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(link)}
-    archive = cudart.find_archive(link, inputs, env) if takers else ""
+    takers = {t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(job.link)}
+    archive = cudart.find_archive(job.link, job.inputs, job.env) if takers else ""
     if archive or not takers:
         return archive, probed
     lazy = tuple(p for p in probed.probed if p.blob.call.toolchain not in takers)
@@ -313,40 +303,12 @@ def warnings(settled: Settled) -> list[str]:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def described(
-    link: LinkCommand,
-    inputs: LinkInputs,
-    settled: Settled,
-    units: Mapping[HostUnit, Probed],
-    program: Program | None,
-    private: PrivateNames,
-    directory: Path,
-    settings: BuildSettings,
-    compiler: Sequence[str],
-    runtime: cudart.Runtime | None,
-    contents: bundle.Contents,
-) -> Description:
-    """Describe what the library will hold."""
-    root = settings.root or ("" if settings.beside else str(library_dir(link, settings) / "bundle"))
-    way = cudart.assemble(runtime, directory, compiler) if runtime else None
-    target = Target(library_name(link.output), soname_for(link, inputs, settled), root, inputs.machine, way)
-    every = tuple(units.items())
-    return describe(
-        settled.lazy, every, program, settled.owned, private, link, target, settled.objects, settings, contents
-    )
-
-
 def write(
-    made: Description,
-    inputs: LinkInputs,
-    settled: Settled,
-    directory: Path,
-    compiler: Sequence[str],
-    runtime: cudart.Runtime | None,
-    wrapped: Sequence[str],
+    job: LinkJob, made: Description, settled: Settled, runtime: cudart.Runtime | None, wrapped: Sequence[str]
 ) -> int:
     """Lay out the bundle and make the objects that lazyck adds to the link. Return the bundle's
     size in bytes."""
+    directory, compiler, machine = job.directory, job.compiler, job.inputs.machine
     data, size = bundle.write(directory / "bundle", made.files, made.manifest)
     write_atomic(directory / "manifest", data)
     if settled.lazy or settled.units:
@@ -354,16 +316,16 @@ def write(
         text = render_stubs(
             names,
             "manifest",
-            inputs.machine,
+            machine,
             aliases_of(settled, names),
             device_symbols=len(made.manifest.symbols) - len(names),
             wrapped=wrapped,
         )
         text += cudart.render_table(runtime) if runtime else ""
     else:
-        text = render_note("manifest", inputs.machine)
+        text = render_note("manifest", machine)
     relink.assemble(directory, "stubs", text, compiler)
-    if inputs.stays:
+    if job.inputs.stays:
         relink.assemble(directory, "deferred", render_deferred(), compiler)
     return size
 
@@ -385,70 +347,41 @@ def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
     return {shown[a]: shown[t] for p, a, t in pairs if {a, t} <= frozenset(settled.owned.lazy[p.blob])}
 
 
-def soname_for(link: LinkCommand, inputs: LinkInputs, settled: Settled) -> str:
-    """Return the soname of the library that `link` makes, or an empty string for an executable."""
-    owned = (s for symbols in settled.owned.lazy.values() for s in symbols)
-    return (inputs.soname or chosen_soname(link, owned)) if inputs.shared else ""
-
-
 def link_once(
-    link: LinkCommand,
-    inputs: LinkInputs,
-    settled: Settled,
-    demands: Demands,
-    wrapped: Sequence[str],
-    directory: Path,
-    settings: BuildSettings,
-    compiler: tuple[str, ...],
-    env: Mapping[str, str],
+    job: LinkJob, settled: Settled, demands: Demands, wrapped: Sequence[str]
 ) -> tuple[state.LinkState, proc.Result]:
-    """Link the library into `directory`. Return the link's state, which has its words, and the
-    linker's result."""
+    """Link the library. Return the link's state, which has its words, and the linker's result."""
+    link, settings, directory = job.link, job.settings, job.directory
     has_runtime = bool(settled.lazy or settled.units)
     runtime = runtime_source() if has_runtime else None
-    objects = relink.runtime_objects(directory, compiler, runtime, env) if runtime else []
-    places = places_of(link, settings)
+    objects = relink.runtime_objects(directory, job.compiler, runtime, job.env) if runtime else []
     eager_names = [e.object.name for e in settled.compiled]
     demanded = replace(demands, has_blobs=bool(settled.lazy)) if has_runtime else None
-    soname = soname_for(link, inputs, settled)
-    words, originals = link_words(link, inputs, eager_names, directory, places, soname, demanded, wrapped)
+    words, originals = link_words(job, eager_names, job.soname(settled.owned), demanded, wrapped)
     st = state.LinkState(
-        library=library_name(link.output),
+        library=job.name,
         file_name=os.path.basename(link.output),
         output=state.relative(link.output, directory),
         installed=state.relative(settings.install_dir, directory),
         words=tuple(words),
         runtime=source_digest(runtime) if runtime else "",
-        runtime_compiler=compiler,
+        runtime_compiler=job.compiler,
         env=link.call.env,
         response=by_name(link.call.toolchain).response,
         keeps_root=bool(settings.root),
         beside=settings.beside,
     )
-    return st, relink.relink(st, directory, objects, Path(link.call.cwd), env, originals)
+    return st, relink.relink(st, directory, objects, Path(link.call.cwd), job.env, originals)
 
 
-def keep_link(
-    link: LinkCommand,
-    inputs: LinkInputs,
-    settled: Settled,
-    demands: Demands,
-    directory: Path,
-    settings: BuildSettings,
-) -> None:
-    """Keep in `directory` what it takes to link the library ahead of time: `lazyck check` compares
-    with that."""
+def keep_link(job: LinkJob, settled: Settled, demands: Demands) -> None:
+    """Keep what it takes to link the library ahead of time: `lazyck check` compares with that."""
     eager = {made.blob.output: sentence(made.reasons) for made in settled.objects}
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
-    ahead = project_link.read_link(link, inputs, eager, directory, places_of(link, settings))
-    libraries = dict(inputs.libraries)
+    libraries = dict(job.inputs.libraries)
     kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
-    project_link.save(replace(ahead, kept=kept if settled.lazy else ()), directory)
-
-
-def places_of(link: LinkCommand, settings: BuildSettings) -> bundle.Places:
-    """Return where the paths in the words of a link really lead to."""
-    return bundle.Places("", dict(settings.shim_homes), library_name(link.output))
+    ahead = project_link.read_link(job, eager, kept if settled.lazy else ())
+    project_link.save(ahead, job.directory)
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck.abi import Role
-from _lazyck.command import CompileCommand, Invocation, LinkCommand
+from _lazyck.command import CompileCommand, Invocation
 from _lazyck.errors import FormatError
 from _lazyck.files import write_atomic
 from _lazyck.postbuild import state
-from _lazyck.postbuild.bundle import Places
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.link.words import Keeper
-from _lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories
+from _lazyck.postbuild.objects.inputs import files_of, library_directories
 from _lazyck.toolchains.options import Item
 
 AHEAD_VERSION = 3
@@ -67,14 +67,14 @@ def archive_name(number: int) -> str:
 class _Writer:
     """Turns the items of a link command into words for an ahead-of-time link."""
 
-    def __init__(self, link: LinkCommand, inputs: LinkInputs, keeper: Keeper) -> None:
-        self._link, self._inputs, self._keeper = link, inputs, keeper
-        self._directories = library_directories(inputs.items, link)
+    def __init__(self, job: LinkJob) -> None:
+        self._link, self._inputs, self._keeper = job.link, job.inputs, Keeper(job)
+        self._directories = library_directories(job.inputs.items, job.link)
         self.records: dict[str, range] = {}  # path of a deferred object → numbers of its records
         self.blobs: list[CompileCommand] = []
         self.archives: dict[str, int] = {}  # path of an archive → its number
         self.copies: list[str] = []
-        self._real_archives = frozenset(inputs.archives)
+        self._real_archives = frozenset(job.inputs.archives)
 
     def words(self, index: int, item: Item) -> list[str]:
         """Return the words that stand for `item`, the one at `index`."""
@@ -106,20 +106,18 @@ class _Writer:
         return own + [f"{state.HERE}/{FOLDER}/{object_name(n)}" for n in self.records[path]]
 
 
-def read_link(
-    link: LinkCommand, inputs: LinkInputs, eager: Mapping[str, str], directory: Path, places: Places
-) -> AheadLink:
-    """Return what `link` would link if nothing were lazy. Copies archives with deferred members
-    into `directory`."""
-    writer = _Writer(link, inputs, Keeper(link, directory, places, None))
-    words = [places.real(w) for w in link.call.argv[: link.call.prefix]]
+def read_link(job: LinkJob, eager: Mapping[str, str], kept: tuple[str, ...]) -> AheadLink:
+    """Return what the link would link if nothing were lazy. Copies archives with deferred members
+    into the job's directory."""
+    link, inputs, writer = job.link, job.inputs, _Writer(job)
+    words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
     words += [f"{state.HERE}/deferred.o"] if inputs.stays else []  # as in the lazy link
     for index, item in _without_side_effects(inputs.items):
         words += writer.words(index, item)
     words += ["-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
     blobs, copies = tuple(writer.blobs), tuple(writer.copies)
     libraries = tuple(path for _, path in inputs.libraries)
-    return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared, libraries)
+    return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared, libraries, kept)
 
 
 def _without_side_effects(items: Sequence[Item]) -> Iterator[tuple[int, Item]]:

@@ -9,18 +9,18 @@ that only blobs use, which linkers drop under `--as-needed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from _lazyck.command import CompileCommand
 from _lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.link.handles import IMAGE_FUNCTIONS
 from _lazyck.postbuild.mentions import Mentions, needs_of
 from _lazyck.postbuild.missing import needed_libraries
 from _lazyck.postbuild.objects import cudart, elf, kernels
-from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.objects.vtables import of_classes_with
 from _lazyck.postbuild.private_names import private_name
@@ -29,7 +29,6 @@ from _lazyck.postbuild.probe.group import Group
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import Settled
-from _lazyck.postbuild.store import Store
 from _lazyck.quantities import counted
 from _lazyck.toolchains import CUDA
 
@@ -68,23 +67,9 @@ class Demands:
 class Reach:
     """Examines one link after the other until nothing is out of reach."""
 
-    def __init__(
-        self,
-        inputs: LinkInputs,
-        probed: ProbeResult,
-        mentions: Mentions,
-        members: Names,
-        work: Path,
-        jobs: int,
-        compiler: Sequence[str],
-        env: Mapping[str, str],
-        say: Callable[[str], None],
-        store: Store,
-    ) -> None:
-        self._compiler = compiler
-        self._inputs, self._members, self._work, self._jobs, self._env = inputs, members, work, jobs, env
-        self._say, self._store, self._keys = say, store, probed.keys
-        self._mentions = mentions
+    def __init__(self, job: LinkJob, probed: ProbeResult, mentions: Mentions, members: Names) -> None:
+        self._job, self._inputs, self._keys = job, job.inputs, probed.keys
+        self._mentions, self._members = mentions, members
         self._libraries: dict[str, elf.SharedSymbols] = {}
         self._needs = {p.blob: p.needs for p in probed.probed if p.needs is not None}
 
@@ -124,7 +109,7 @@ class Reach:
             if called := revealed.intersection(p.unreachable) - real.strong:
                 eager[p.blob] = Reason(Kind.HIDDEN, min(called))
         for blob, symbols in self._users(frozenset(handles), settled).items():
-            eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._env) for k in symbols}
+            eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._job.env) for k in symbols}
         whole = before.whole
         if runtime and not settled.units and self._lacks(library, image, runtime):
             whole = True
@@ -166,22 +151,22 @@ class Reach:
         """Learn what `blobs` need: from the store, else by a compile for the host."""
         wanted = {b: g for b, g in blobs.items() if b not in self._needs}
         for key in {g.key for g in wanted.values()} - {""}:
-            known = self._store.answers(f"{key}-needs")
+            known = self._job.store.answers(f"{key}-needs")
             mine = {b: self._keys[b] for b, g in wanted.items() if g.key == key and b in self._keys}
             self._needs |= {b: frozenset(known[k]) for b, k in mine.items() if k in known}
         fresh = {b: g for b, g in wanted.items() if b not in self._needs}
         if not fresh:
             return
-        self._say(f"compiling {counted(len(fresh), 'blob')} for the host, to learn what the library must export")
+        self._job.say(f"compiling {counted(len(fresh), 'blob')} for the host, to learn what the library must export")
         learnt: dict[str, dict[str, list[str]]] = {}
-        with ThreadPoolExecutor(max(1, self._jobs)) as pool:
-            tasks = [(g, b.source, self._work / f"needs{i}.o") for i, (b, g) in enumerate(fresh.items())]
+        with ThreadPoolExecutor(max(1, self._job.settings.jobs)) as pool:
+            tasks = [(g, b.source, self._job.work / f"needs{i}.o") for i, (b, g) in enumerate(fresh.items())]
             for (b, g), needs in zip(fresh.items(), pool.map(lambda task: needs_of(*task), tasks), strict=True):
                 self._needs[b] = needs or frozenset()
                 if needs is not None and g.key and b in self._keys:
                     learnt.setdefault(g.key, {})[self._keys[b]] = sorted(needs)
         for key, found in learnt.items():
-            self._store.keep_answers(f"{key}-needs", found)
+            self._job.store.keep_answers(f"{key}-needs", found)
 
     def _dropped(self, library: Path, image: elf.SharedSymbols, settled: Settled, kept: tuple[int, ...]) -> list[int]:
         """Return the items that name shared libraries which the linker dropped although blobs need
@@ -197,7 +182,7 @@ class Reach:
             if provided is None:
                 provided = set(image.defined)
                 linked = [p for _, p in self._inputs.libraries]
-                for other in needed_libraries(library, linked, self._compiler, self._env):
+                for other in needed_libraries(library, linked, self._job.compiler, self._job.env):
                     provided |= self._offered(str(other)).defined.keys()
             if self._is_used(_own({s for s, b in offered.defined.items() if _is_asked_for(s, b)} - provided), settled):
                 found.append(index)
@@ -210,7 +195,7 @@ class Reach:
         if not wanted:
             return False
         linked = [p for _, p in self._inputs.libraries]
-        others = needed_libraries(library, linked, self._compiler, self._env)
+        others = needed_libraries(library, linked, self._job.compiler, self._job.env)
         return not any(wanted <= self._offered(str(other)).defined.keys() for other in others)
 
     def _offered(self, library: str) -> elf.SharedSymbols:

@@ -7,13 +7,12 @@ import hashlib
 import os
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from _lazyck.abi import Role
 from _lazyck.command import LinkCommand
 from _lazyck.files import encode
 from _lazyck.postbuild import state
-from _lazyck.postbuild.bundle import Places
+from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.link.reach import Demands
 from _lazyck.postbuild.link.relink import RUNTIME
 from _lazyck.postbuild.objects import elf
@@ -25,29 +24,23 @@ from _lazyck.toolchains.options import Item
 
 
 def link_words(
-    link: LinkCommand,
-    inputs: LinkInputs,
-    eager_objects: Sequence[str],
-    directory: Path,
-    places: Places,
-    soname: str,
-    demands: Demands | None,
-    wrapped: Sequence[str] = (),
+    job: LinkJob, eager_objects: Sequence[str], soname: str, demands: Demands | None, wrapped: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command that links the library into `directory`, with stubs, and with the runtime
-    and what lazy blobs demand if there are any. Return also the project's names of the inputs of
-    which the command names kept copies. Calls of `wrapped` go through wrappers.
+    """Return the command that links the library into the job's directory, with stubs, and with the
+    runtime and what lazy blobs demand if there are any. Return also the project's names of the
+    inputs of which the command names kept copies. Calls of `wrapped` go through wrappers.
 
-    `eager_objects` are file names in `directory`/eager. Copies the objects and archives into
-    `directory`/objects.
+    `eager_objects` are file names in `eager` of that directory. Copies the objects and archives
+    into `objects`.
     """
+    link, inputs, directory = job.link, job.inputs, job.directory
     shutil.rmtree(directory / "objects", ignore_errors=True)
-    keeper = Keeper(link, directory, places, demands, soname)
+    keeper = Keeper(job, demands, soname)
     output = f"{state.HERE}/{os.path.basename(link.output)}"
     mine = [f"{state.HERE}/stubs.o", *([RUNTIME] if demands else [])]
     mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
     mine += [keeper.copy(str(directory / "eager" / name)) for name in eager_objects]
-    words = [places.real(w) for w in link.call.argv[: link.call.prefix]]
+    words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
     for i, item in enumerate(inputs.items):
         if i == inputs.first:  # also before an archive, since eager blobs may need other members of it
             words += mine
@@ -104,14 +97,12 @@ class Keeper:
     is not lazy.
     """
 
-    def __init__(
-        self, link: LinkCommand, directory: Path, places: Places, demands: Demands | None = None, soname: str = ""
-    ) -> None:
-        self._link, self._places = link, places
+    def __init__(self, job: LinkJob, demands: Demands | None = None, soname: str = "") -> None:
+        self._link, self._places = job.link, job.places
         self._revealed = demands.revealed if demands and demands.has_blobs else None
         self._aliases = {s: private_name(s, soname) for s in demands.renamed} if demands else {}
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
-        self._objects = directory / "objects"
+        self._objects = job.directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
 
     def copy(self, name: str) -> str:

@@ -1,0 +1,56 @@
+"""Holds what all steps of one lazy link share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from _lazyck.command import CompileCommand, LinkCommand
+from _lazyck.postbuild.bundle import Places
+from _lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name
+from _lazyck.postbuild.ownership import Ownership
+from _lazyck.postbuild.store import Store
+from _lazyck.settings import BuildSettings
+
+
+@dataclass(frozen=True)
+class LinkJob:
+    """Describes a link that is to be made lazy.
+
+    - `final`: the directory of what lazyck keeps of the library.
+    - `directory`: where that is made. It replaces `final` at the end.
+    - `compiler`: the C++ compiler for the runtime, which is never a shim.
+    - `say`: is told of work that takes long.
+    """
+
+    link: LinkCommand
+    inputs: LinkInputs
+    settings: BuildSettings
+    env: Mapping[str, str]
+    final: Path
+    directory: Path
+    compiler: tuple[str, ...]
+    store: Store
+    say: Callable[[str], None]
+
+    @cached_property
+    def name(self) -> str:
+        """Return the name of the library."""
+        return library_name(self.link.output)
+
+    @cached_property
+    def places(self) -> Places:
+        """Return where the paths in the words of the link really lead to."""
+        return Places("", dict(self.settings.shim_homes), self.name)
+
+    @property
+    def work(self) -> Path:
+        """Return the directory of the probe's files."""
+        return self.directory / "probe"
+
+    def soname(self, owned: Ownership[CompileCommand]) -> str:
+        """Return the soname of the library, or an empty string for an executable."""
+        symbols = (s for each in owned.lazy.values() for s in each)
+        return (self.inputs.soname or chosen_soname(self.link, symbols)) if self.inputs.shared else ""
