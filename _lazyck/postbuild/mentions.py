@@ -38,8 +38,7 @@ class _Batch:
     def __init__(self, group: Group, path: Path) -> None:
         self.group = group
         lines: list[str] = []
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as text:
-            self._texts = preprocess.split(text, group.sources, group.cwd, lines).texts
+        self._texts = preprocess.split(path, group.sources, group.cwd, lines).texts
         self._headers = "".join(lines)
         self._in_headers = frozenset(IDENTIFIER.findall(self._headers))
         self._in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self._texts.items()}

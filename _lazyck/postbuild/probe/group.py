@@ -57,11 +57,14 @@ class Group:
         """Return whether the sources are C rather than C++."""
         return self.suffix == ".c" or ("-x", "c") in pairwise(self.base)
 
-    def preprocess(self, source: Path, output: Path) -> proc.Result:
+    def preprocess(self, source: Path, output: Path, text: str = "") -> proc.Result:
+        """Preprocess `source`, into which `text` is written first if it is given."""
+        if text:
+            source.write_text(text, encoding="utf-8", errors="surrogateescape")
         argv = self.toolchain.host_preprocess_command(
             self.base, str(source), str(output), self.archs, cwd=self.cwd, env=self.env
         )
-        return proc.run(argv, cwd=self.cwd, env=self.env)
+        return self.run(argv)
 
 
 def first_error(said: str) -> str:

@@ -14,6 +14,7 @@ from _lazyck.postbuild.probe.answer import Answer
 from _lazyck.postbuild.probe.group import Group
 from _lazyck.postbuild.probe.ir_text import Entity, Module, Unreadable, read_module
 from _lazyck.postbuild.probe.one_group import Answers, Doubt
+from _lazyck.postbuild.probe.preprocess import read_source
 from _lazyck.postbuild.probe.real_object import defines, is_harmless, is_start_up
 from _lazyck.postbuild.reasons import Kind, Reason
 
@@ -41,18 +42,17 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
     texts = dict.fromkeys(set(group.sources) - set(bitcode), "") | _disassembled(group, work, bitcode, jobs)
     for source in group.sources:
         if source not in texts:
-            answers.doubts[source] = Doubt("its bitcode cannot be turned into text", own_initializers=True)
+            answers.doubts[source] = Doubt("its bitcode cannot be turned into text")
             continue
-        path = Path(texts[source] or source)
         try:
-            module = read_module(path.read_text(encoding="utf-8", errors="surrogateescape"))
+            module = read_module(read_source(texts[source] or source))
             found = functions(module)
             reason = eager_reason(module)
             if not reason and found.unreachable and not found.symbols:
                 reason = Reason(Kind.IR_UNREACHABLE, ", ".join(found.unreachable[:3]))
             answers.found[source] = Answer(eager=reason) if reason else found
         except Unreadable as e:
-            answers.doubts[source] = Doubt(f"its LLVM IR cannot be read: {e}", own_initializers=True)
+            answers.doubts[source] = Doubt(f"its LLVM IR cannot be read: {e}")
     return answers
 
 

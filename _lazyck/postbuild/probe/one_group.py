@@ -4,7 +4,7 @@ compile, and retries."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +17,8 @@ from _lazyck.postbuild.cxx.variables import Declaration, Kind, Unsupported
 from _lazyck.postbuild.probe import bound, content_key, preprocess
 from _lazyck.postbuild.probe.answer import Answer, from_json
 from _lazyck.postbuild.probe.group import Group, first_error
-from _lazyck.postbuild.probe.header_reach import HeaderReach
 from _lazyck.postbuild.probe.real_object import defines
-from _lazyck.postbuild.probe.solver import Headers, Solver
+from _lazyck.postbuild.probe.solver import Solver
 
 _ROUNDS = 8
 _EXTERN = re.compile(r"\bextern\b([^;{}]*);")
@@ -36,7 +35,7 @@ class Doubt:
 
     why: str
     suspects: tuple[str, ...] = ()
-    own_initializers: bool = False
+    own_initializers: bool = True
 
 
 @dataclass
@@ -81,7 +80,7 @@ def probe_group(group: Group, work: Path, learnt: Mapping[str, Any] | None = Non
     texts = {source: preprocess.read_source(source) for source in group.sources}
     for source, text in texts.items():
         if word := preprocess.depends_on_batch(text):
-            answers.doubts[source] = Doubt(f"uses {word}", own_initializers=True)
+            answers.doubts[source] = Doubt(f"uses {word}")
     directives = {source: preprocess.directives_of(text) for source, text in texts.items()}
     macros = {source: preprocess.macros_of(text) for source, text in texts.items()}
     del texts
@@ -104,11 +103,9 @@ def _preprocess(
     left = [s for s in sources if s not in answers.doubts]
     for _ in range(_ROUNDS):
         text, where = preprocess.render_batch(left, macros)
-        batch.write_text(text, encoding="utf-8", errors="surrogateescape")
-        result = group.preprocess(batch, output)
+        result = group.preprocess(batch, output, text)
         if result.status == 0:
-            with output.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-                split = preprocess.split(lines, left, group.cwd)
+            split = preprocess.split(output, left, group.cwd)
             answers.texts.append(output.rename(work / f"text{len(answers.texts)}.ii"))
             answers.files |= split.files
             answers.read |= split.texts.keys()
@@ -117,12 +114,12 @@ def _preprocess(
         at = {int(n) for n in re.findall(re.escape(str(batch)) + r"[:(](\d+)", said)}
         bad = {where[n] for n in at if n in where} or {s for s in left if f"{s}:" in said}
         for source in bad or left:
-            answers.doubts[source] = Doubt("does not preprocess: " + first_error(said), own_initializers=True)
+            answers.doubts[source] = Doubt("does not preprocess: " + first_error(said))
         left = [s for s in left if s not in answers.doubts]
         if not left:
             break
     for source in left:
-        answers.doubts[source] = Doubt("does not preprocess together with others", own_initializers=True)
+        answers.doubts[source] = Doubt("does not preprocess together with others")
     return preprocess.Split()
 
 
@@ -165,24 +162,24 @@ def _clusters(
     if not known:
         return [_Cluster(sources, forget, needs_preprocess=forget != {s: macros[s] for s in sources})]
     by_signature: dict[str, list[str]] = {}
-    skeleton = _Skeletons(split, directives)
+    skeleton = _skeletons(split, directives)
     for s in sources:
         by_signature.setdefault(preprocess.signature(skeleton(s), known), []).append(s)
     return [_Cluster(members, forget, needs_preprocess=True) for members in by_signature.values()]
 
 
-class _Skeletons:
-    """Makes skeletons of sources, one for all those in a directory that have equal directives."""
+def _skeletons(split: preprocess.Split, directives: Mapping[str, tuple[str, ...]]) -> Callable[[str], str]:
+    """Return what makes skeletons of sources, one for all those in a directory that have equal
+    directives."""
+    known: dict[tuple[str, tuple[str, ...]], str] = {}
 
-    def __init__(self, split: preprocess.Split, directives: Mapping[str, tuple[str, ...]]) -> None:
-        self._split, self._directives = split, directives
-        self._known: dict[tuple[str, tuple[str, ...]], str] = {}
+    def of(source: str) -> str:
+        key = (source.rpartition("/")[0], directives[source])
+        if key not in known:
+            known[key] = preprocess.skeleton(source, split.owned)
+        return known[key]
 
-    def __call__(self, source: str) -> str:
-        key = (source.rpartition("/")[0], self._directives[source])
-        if key not in self._known:
-            self._known[key] = preprocess.skeleton(source, self._split.owned)
-        return self._known[key]
+    return of
 
 
 # -- probe ---------------------------------------------------------------------------------------
@@ -197,28 +194,31 @@ def _probe_cluster(
     cluster: _Cluster,
     learnt: Mapping[str, Any],
 ) -> None:
+    if not split.texts:
+        return
     _recall(group, split, answers, learnt)
+    batch = answers.texts[-1]
     for path, reader in split.guarded_code.items():
         name = path.rpartition("/")[2]
         for source in cluster.sources:
             if source != reader and any(name in line for line in directives[source]):
-                answers.doubts[source] = Doubt(f"shares {name}, which has an include guard", own_initializers=True)
+                answers.doubts[source] = Doubt(f"shares {name}, which has an include guard")
     for path, text in split.direct.items():
         name = path.rpartition("/")[2]
         readers = [s for s in cluster.sources if any(name in line for line in directives[s])]
         if len(readers) == 1 and _defines_something(text):
-            answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data", own_initializers=True)
+            answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data")
             answers.instances[readers[0]] = instances(text + split.texts.get(readers[0], ""))
     answers.instances = {s: instances(split.texts[s]) for s in cluster.sources if s in split.texts} | answers.instances
     takes_late_managed = group.toolchain.takes_late_managed
-    if not takes_late_managed and answers.texts and _headers_declare_managed(answers.texts[-1], split.texts.values()):
+    if not takes_late_managed and _headers_declare_managed(batch, split.texts.values()):
         for source in cluster.sources:
-            answers.doubts.setdefault(source, Doubt("may use a managed variable of a header"))
+            answers.doubts.setdefault(source, Doubt("may use a managed variable of a header", own_initializers=False))
     places = ((s, split.texts.get(s, "")) for s in cluster.sources)
     reasons = ((s, bound.reason(t, takes_late_managed=takes_late_managed)) for s, t in places)
     own = {s: Answer(eager=reason) for s, reason in reasons if reason}
     answers.found |= own
-    declared = _Declared(answers.texts[-1] if answers.texts else None)
+    declared = _Declared(batch)
     parsed: dict[int, list[Declaration]] = {}
     for source in answers.recalled | own.keys():
         answers.doubts.pop(source, None)
@@ -228,20 +228,18 @@ def _probe_cluster(
         declarations = _understand(source, split.texts.pop(source), answers, declared, is_c=group.is_c)
         if declarations:
             parsed[i] = declarations
-    skeleton = _Skeletons(split, directives)
+    skeleton = _skeletons(split, directives)
     forget = cluster.forget.get(sources[0], set()) if sources else set()
-    reach = _Reaches(split, sources)
-    headers = Headers(group, work, sources, cluster.forget, answers.texts[-1] if answers.texts else None)
     preludes = {b: _guarded_macros(skeleton(sources[b]), forget) for b in parsed}
-    solver = Solver(group, work, preludes, reach, headers)
+    solver = Solver(group, work, sources, cluster.forget, preludes, split.shared, batch)
     solver.solve(parsed)
     answers.found |= {sources[i]: found for i, found in solver.found.items()}
     for i, why in solver.failed.items():
-        answers.doubts[sources[i]] = Doubt(why)
+        answers.doubts[sources[i]] = Doubt(why, own_initializers=False)
 
 
 def _recall(group: Group, split: preprocess.Split, answers: Answers, learnt: Mapping[str, Any]) -> None:
-    if not group.key or not split.texts:
+    if not group.key:
         return
     options = group.toolchain.table.split(group.base[1:])
     keys = content_key.blob_keys(group.key, options, split.files, split.texts)
@@ -255,8 +253,7 @@ def _recall(group: Group, split: preprocess.Split, answers: Answers, learnt: Map
 def _headers_declare_managed(batch: Path, own: Iterable[str]) -> bool:
     """Return whether a preprocessed batch declares managed variables that are not in the sources'
     `own` texts."""
-    text = batch.read_text(encoding="utf-8", errors="surrogateescape")
-    return bound.declares_managed(text) > sum(map(bound.declares_managed, own))
+    return bound.declares_managed(preprocess.read_source(batch)) > sum(map(bound.declares_managed, own))
 
 
 def _defines_something(header: str) -> bool:
@@ -274,19 +271,20 @@ def _guarded_macros(skeleton: str, forget: set[str]) -> str:
 
 
 class _Declared:
-    """Finds names that a preprocessed batch declares `extern`. The batch is read when it is first
-    asked."""
+    """Finds names that a preprocessed `batch` declares. It is read when it is first asked."""
 
-    def __init__(self, text: Path | None) -> None:
-        self._text = text
+    def __init__(self, batch: Path) -> None:
+        self._batch = batch
+
+    @cached_property
+    def _text(self) -> str:
+        return preprocess.read_source(self._batch)
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Return the last name of each such declaration of a variable."""
-        if self._text is None:
-            return frozenset()
-        text = self._text.read_text(encoding="utf-8", errors="surrogateescape")
-        return frozenset(name for m in _EXTERN.finditer(text) for name in _names(m[1]))
+        """Return the last name of each declaration of an `extern` variable."""
+        declared = (flat(without_attributes(m[1])) for m in _EXTERN.finditer(self._text))
+        return frozenset(name for one in declared for name in _LAST_NAMES.findall(one))
 
     def inline_in(self, declarations: Iterable[Declaration]) -> str:
         """Return a function of a C source that is inline, here or in a header: another declaration
@@ -298,15 +296,7 @@ class _Declared:
 
     @cached_property
     def _inline(self) -> frozenset[str]:
-        if self._text is None:
-            return frozenset()
-        text = self._text.read_text(encoding="utf-8", errors="surrogateescape")
-        found = (m for m in _INLINE_FUNCTION.finditer(text) if not _STATIC.search(m[0]))
-        return frozenset(m[1] for m in found)
-
-
-def _names(declaration: str) -> list[str]:
-    return _LAST_NAMES.findall(flat(without_attributes(declaration)))
+        return frozenset(m[1] for m in _INLINE_FUNCTION.finditer(self._text) if not _STATIC.search(m[0]))
 
 
 def _understand(source: str, text: str, answers: Answers, declared: _Declared, *, is_c: bool) -> list[Declaration]:
@@ -315,7 +305,7 @@ def _understand(source: str, text: str, answers: Answers, declared: _Declared, *
     try:
         declarations = parse(text, is_c=is_c)
     except Unsupported as e:
-        answers.doubts[source] = Doubt(str(e), own_initializers=True)
+        answers.doubts[source] = Doubt(str(e))
         return []
     inline = declared.inline_in(declarations) if is_c else ""
     constants = [n for d in declarations if d.is_constant for n in d.names]
@@ -324,29 +314,16 @@ def _understand(source: str, text: str, answers: Answers, declared: _Declared, *
     if data:
         answers.found[source] = Answer(eager=defines(data))
     elif suspects:
-        answers.doubts[source] = Doubt("may run code at load: " + ", ".join(suspects), suspects, own_initializers=True)
+        answers.doubts[source] = Doubt("may run code at load: " + ", ".join(suspects), suspects)
     elif inline:
-        answers.doubts[source] = Doubt(f"may define {inline}, which is inline", own_initializers=True)
+        answers.doubts[source] = Doubt(f"may define {inline}, which is inline")
     elif constants and not declared.names.isdisjoint(constants):
         shown = min(declared.names.intersection(constants))
-        answers.doubts[source] = Doubt(f"may define {shown}, which is declared extern", own_initializers=True)
+        answers.doubts[source] = Doubt(f"may define {shown}, which is declared extern")
     elif not declarations:
         answers.found[source] = Answer()  # all of it is switched off
     elif not any(d.kind is Kind.HEAD for d in declarations):
-        answers.doubts[source] = Doubt("shows no function of its own")
+        answers.doubts[source] = Doubt("shows no function of its own", own_initializers=False)
     else:
         return declarations
     return []
-
-
-class _Reaches:
-    """Tells which headers, as far as their names tell, each of the `sources` reads."""
-
-    def __init__(self, split: preprocess.Split, sources: Sequence[str]) -> None:
-        self._files, self._sources = frozenset(split.shared), sources
-        self._reach: HeaderReach | None = None
-
-    def __call__(self, index: int) -> frozenset[str]:
-        if self._reach is None:
-            self._reach = HeaderReach(self._files, self._sources, lambda file: False, guesses=True)
-        return self._reach.of(self._sources[index])

@@ -53,7 +53,7 @@ class Split:
     direct: dict[str, str] = field(default_factory=dict)
 
 
-def read_source(path: str) -> str:
+def read_source(path: str | Path) -> str:
     """Return a source file's text. Return an empty string if it cannot be read, which the compiler
     will say better."""
     try:
@@ -127,15 +127,22 @@ _BATCH, _OWN, _SHARED, _DIRECT, _FOREIGN = range(5)
 
 
 def split(
-    lines: Iterable[str],
+    batch: Path,
     blobs: Iterable[str],
     cwd: str,
     headers: list[str] | None = None,
     others: list[str] | None = None,
 ) -> Split:
-    """Split the preprocessed batch by its line markers. Lines of shared headers that are no system
-    headers are added to `headers`. All lines but those of the blobs' own text are added to
+    """Split the preprocessed `batch` by its line markers. Lines of shared headers that are no
+    system headers are added to `headers`. All lines but those of the blobs' own text are added to
     `others`, with the markers."""
+    with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        return _split(lines, blobs, cwd, headers, others)
+
+
+def _split(
+    lines: Iterable[str], blobs: Iterable[str], cwd: str, headers: list[str] | None, others: list[str] | None
+) -> Split:
     wanted = set(blobs)
     out = Split()
     stack: list[tuple[str, int]] = [("", _BATCH)]

@@ -55,6 +55,7 @@ class ProbeResult:
     eager_seconds: float = 0.0
 
 
+_MARKED = re.compile(r'^# \d+ "((?:[^"\\<]|\\.)+)"', re.MULTILINE)
 # So many blobs in doubt may stay lazy although their own compile was spent on finding out what they
 # define. The limit is this number, or an eighth of a link's blobs, so that the probe as a whole
 # stays below a quarter of what compiling all costs. The objects of all others are linked, since
@@ -245,11 +246,9 @@ def _own_text(group: Group, source: str, output: Path) -> str:
     """Return the preprocessed text of a blob alone, or an empty string if it does not
     preprocess."""
     batch = output.with_suffix(f".batch{group.suffix}")
-    batch.write_text(f'#include "{source}"\n', encoding="utf-8", errors="surrogateescape")
-    if group.preprocess(batch, output).status != 0:
+    if group.preprocess(batch, output, f'#include "{source}"\n').status != 0:
         return ""
-    with output.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        return preprocess.split(lines, [source], group.cwd).texts.get(source, "")
+    return preprocess.split(output, [source], group.cwd).texts.get(source, "")
 
 
 def _content_keys(group: Group, answers: Answers, files: frozenset[str]) -> dict[CompileCommand, str]:
@@ -278,18 +277,11 @@ def _headers(group: Group, work: Path, answer: Answers) -> tuple[frozenset[str],
             if result.status != 0:
                 unlisted[source] = first_error(result.stdout + result.stderr)
             else:
-                found |= _files_in(output, group.cwd)
+                marked = set(_MARKED.findall(preprocess.read_source(output)))
+                found |= {os.path.join(group.cwd, f) for f in marked if not f.endswith("/")}
     blobs = [s for s in sources if s not in unlisted]
     found |= _device_files(group, work, blobs, unlisted)
     return frozenset({_plain(f) for f in found} - ({"/dev/null"} | set(group.sources) - answer.files)), unlisted
-
-
-_MARKED = re.compile(r'^# \d+ "((?:[^"\\<]|\\.)+)"', re.MULTILINE)
-
-
-def _files_in(output: Path, cwd: str) -> set[str]:
-    text = output.read_text(encoding="utf-8", errors="surrogateescape")
-    return {os.path.join(cwd, f) for f in set(_MARKED.findall(text)) if not f.endswith("/")}
 
 
 def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: dict[str, str]) -> set[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from _lazyck.postbuild.cxx.bodies import without_bodies
@@ -15,38 +16,11 @@ from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe import preprocess, probe_unit
 from _lazyck.postbuild.probe.answer import Answer
 from _lazyck.postbuild.probe.group import Group, first_error
+from _lazyck.postbuild.probe.header_reach import HeaderReach
 
 _COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
 _FEW = 8  # a unit that fails a second time falls apart if more than one in this many blobs is at fault
 _AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILINE)
-
-
-class Headers:
-    """Provides the headers of blobs as one preprocessed text, without the bodies of their
-    functions. `read` is a preprocessed batch of all `sources`."""
-
-    def __init__(
-        self, group: Group, work: Path, sources: Sequence[str], forget: Mapping[str, set[str]], read: Path | None
-    ) -> None:
-        self._group, self._work, self._sources, self._forget, self._read = group, work, sources, forget, read
-
-    def text(self, blobs: Collection[int], *, apart: bool) -> str | None:
-        """Return what the `blobs` (indices of sources) read, or None if they do not preprocess.
-        Unless they are to be `apart`, this includes what the other blobs read."""
-        chosen = [s for i, s in enumerate(self._sources) if i in blobs]
-        batch = self._preprocessed(chosen) if apart else self._read
-        if batch is None:
-            return None
-        lines: list[str] = []
-        with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as text:
-            preprocess.split(text, self._group.sources, self._group.cwd, others=lines)
-        return without_bodies("".join(lines))
-
-    def _preprocessed(self, sources: Sequence[str]) -> Path | None:
-        batch, output = self._work / f"some{self._group.suffix}", self._work / "some.ii"
-        text, _ = preprocess.render_batch(sources, self._forget)
-        batch.write_text(text, encoding="utf-8", errors="surrogateescape")
-        return output if self._group.preprocess(batch, output).status == 0 else None
 
 
 @dataclass
@@ -62,18 +36,22 @@ class _Job:
 
 
 class Solver:
-    """Compiles a cluster's probe unit, and sets blobs at fault apart. `preludes` is, per blob, the
-    text that reads its headers. `reach` says which headers these are."""
+    """Compiles a cluster's probe unit, and sets blobs at fault apart. Blobs are indices of
+    `sources`, of which `read` is a preprocessed batch. `forget` are the macros to take back after
+    each. `preludes` is, per blob, the text that reads its headers. `shared` are all headers."""
 
     def __init__(
         self,
         group: Group,
         work: Path,
+        sources: Sequence[str],
+        forget: Mapping[str, set[str]],
         preludes: Mapping[int, str],
-        reach: Callable[[int], frozenset[str]],
-        headers: Headers,
+        shared: Collection[str],
+        read: Path,
     ) -> None:
-        self._group, self._work, self._preludes, self._reach, self._headers = group, work, preludes, reach, headers
+        self._group, self._work, self._sources, self._forget = group, work, sources, forget
+        self._preludes, self._shared, self._read = preludes, shared, read
         self._left = _COMPILES + len(preludes) // 8
         self._by_reference: set[int] = set()
         self.found: dict[int, Answer] = {}
@@ -96,7 +74,7 @@ class Solver:
         source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
         preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
         how = self._group.text_compile(source, output) if job.by_text else None
-        text = self._headers.text(blobs, apart=job.apart) if how else None
+        text = self._headers(blobs, apart=job.apart) if how else None
         if job.by_text and text is None:
             job, how = replace(job, by_text=False), None
         unit = probe_unit.render(blobs, preludes if text is None else [text], self._by_reference)
@@ -148,13 +126,32 @@ class Solver:
             return [replace(job, blobs=right, retries=0)]
         return [replace(job, blobs=half, retries=0) for half in self._halves(blobs, preludes)]
 
+    def _headers(self, blobs: Collection[int], *, apart: bool) -> str | None:
+        """Return the headers that the `blobs` read as one preprocessed text, without the bodies of
+        their functions. Return None if they do not preprocess. Unless they are to be `apart`, this
+        includes what the other blobs read."""
+        read = self._read
+        if apart:
+            batch, read = self._work / f"some{self._group.suffix}", self._work / "some.ii"
+            text, _ = preprocess.render_batch([s for i, s in enumerate(self._sources) if i in blobs], self._forget)
+            if self._group.preprocess(batch, read, text).status != 0:
+                return None
+        lines: list[str] = []
+        preprocess.split(read, self._group.sources, self._group.cwd, others=lines)
+        return without_bodies("".join(lines))
+
+    @cached_property
+    def _reach(self) -> HeaderReach:
+        """Return which headers, as far as their names tell, each source reads."""
+        return HeaderReach(frozenset(self._shared), self._sources, lambda file: False, guesses=True)
+
     def _families(self, blobs: dict[int, list[Declaration]], at_error: set[str]) -> list[dict[int, list[Declaration]]]:
         """Split `blobs` by which of the headers `at_error` they read. Blobs that share one stay
         together. So do blobs that read none: they are of the family that the compiler read
         first."""
         families: list[tuple[frozenset[str], dict[int, list[Declaration]]]] = []
         for b, declarations in blobs.items():
-            read = self._reach(b) & at_error
+            read = self._reach.of(self._sources[b]) & at_error
             alike = [f for f in families if f[0] & read or f[0] == read]
             families = [f for f in families if f not in alike]
             members = {k: d for _, family in alike for k, d in family.items()} | {b: declarations}
