@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from _lazyck import abi
@@ -61,7 +61,10 @@ class Places:
 
     @cached_property
     def _foreign(self) -> tuple[str, ...]:
-        return tuple(f"{d.rstrip('/')}/" for d in (*names_of(self.home), *SYSTEM_DIRS))
+        # The compiler may use another name of its home in what it reads: `/usr/local/cuda` is a
+        # link.
+        homes = () if self.home in ("", "/", "/usr") else (self.home, os.path.realpath(self.home))
+        return tuple(f"{d.rstrip('/')}/" for d in (*homes, *SYSTEM_DIRS))
 
     @cached_property
     def _lead(self) -> str:
@@ -103,13 +106,6 @@ class Places:
         if path in self.held and not self.is_foreign(path):
             return f"{abi.PH_ROOT}/{self.in_bundle(path)}"
         return self.word(path)
-
-
-@lru_cache
-def names_of(home: str) -> tuple[str, ...]:
-    """Return the names of a toolchain's home, including the one that its compiler uses in what it
-    reads: `/usr/local/cuda` is a link to it."""
-    return () if home in ("", "/", "/usr") else (home, os.path.realpath(home))
 
 
 def inside(path: str, directory: str) -> bool:

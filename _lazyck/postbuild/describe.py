@@ -97,31 +97,29 @@ def describe(
     prefix = next(iter(places.values())).prefix if places else "/"
     names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
     rows: list[tuple[Probed, BlobRecord]] = []
-    for p, name in zip(lazy, names, strict=False):
-        where = places[p.blob.call.toolchain]
+
+    def key_of(p: Probed, recipe: Recipe, *library: str) -> str:
+        headers = contents.of_headers(reached.by(p), places[p.blob.call.toolchain])
+        return bundle.blob_digest(recipe, job.name, library, contents.of_file(p.blob.source), headers)
+
+    sources = [places[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
+    files.update(zip(sources, (p.blob.source for p in every), strict=True))
+    for p, name, source in zip(lazy, names, sources, strict=False):
         recipe = recipes.of(p.blob)
-        source = where.in_bundle(p.blob.source)
-        files[source] = p.blob.source
-        own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
-        key = bundle.blob_digest(recipe, job.name, (soname, machine, *private.key(p.blob)), own, read)
+        key = key_of(p, recipe, soname, machine, *private.key(p.blob))
         symbols = tuple(private_name(s, soname) if s in p.private else s for s in owned.lazy[p.blob])
         apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
         rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, units=apart)))
     parts: list[BlobRecord] = []
-    for (unit, p), name in zip(units.items(), names[len(lazy) :], strict=True):
-        where = places[p.blob.call.toolchain]
-        source = where.in_bundle(p.blob.source)
-        files[source] = p.blob.source
-        own, read = contents.of_file(p.blob.source), contents.of_headers(reached.by(p), where)
-        made_by = program.digest if program else ""
+    made_by = program.digest if program else ""
+    for (unit, p), name, source in zip(units.items(), names[len(lazy) :], sources[len(lazy) :], strict=True):
         recipe = recipes.of_device(p.blob)
         symbols = tuple(k.symbol for k in unit.kernels) or (abi.IMAGE_SYMBOL,)
-        key = bundle.blob_digest(recipe, job.name, (machine, made_by, unit.whole), own, read)
+        key = key_of(p, recipe, machine, made_by, unit.whole)
         whole = f"{unit.name}\t{unit.whole}"
         rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, whole)))
         for kernel in unit.kernels:
-            parts_of_key = (machine, made_by, kernel.line)
-            key = bundle.blob_digest(recipe, job.name, parts_of_key, own, read)
+            key = key_of(p, recipe, machine, made_by, kernel.line)
             row = f"{name}.{kernel_name(kernel.symbol)}"
             line = f"{unit.name}\t{kernel.line}"
             parts.append(BlobRecord(row, source, recipes.index(recipe), key, (kernel.symbol,), line))

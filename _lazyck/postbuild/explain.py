@@ -53,13 +53,8 @@ def _paragraph(kinds: Sequence[Kind], members: Sequence[Unlazy]) -> str:
     advice = " Or: ".join(kind.advice for kind in kinds)
     base = _directory(members) if len(members) > 1 else ""
     where = f"in {visible(base)}: " if base else ""
-    return "\n".join(
-        [
-            f"{heading(kinds, len(members))}",
-            _wrapped(advice, "  ", "  "),
-            _wrapped(where + _listed(members, base), "  ", "    "),
-        ]
-    )
+    sources = _wrapped(where + _listed(members, base), "  ", "    ")
+    return "\n".join([heading(kinds, len(members)), _wrapped(advice, "  ", "  "), sources])
 
 
 def _directory(members: Sequence[Unlazy]) -> str:

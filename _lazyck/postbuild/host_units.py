@@ -18,6 +18,7 @@ from pathlib import Path
 from _lazyck import abi, proc
 from _lazyck.command import CompileCommand
 from _lazyck.files import digest, encode
+from _lazyck.postbuild.bundle import Contents
 from _lazyck.postbuild.cxx import demangle
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.probe.group import first_error
@@ -109,12 +110,8 @@ class HostUnits:
 
     def __init__(self, store: Store, program: Program | None, env: Mapping[str, str]) -> None:
         self._store, self._program, self._env = store, program, env
-        self._digests: dict[str, str] = {}
+        self._contents = Contents()
         self.refused: dict[CompileCommand, Reason] = {}  # blobs that have no host unit, and why
-
-    def refuse(self, reasons: Mapping[CompileCommand, Reason]) -> None:
-        """Have no host units made for these blobs from here on."""
-        self.refused |= reasons
 
     def make(self, blob: CompileCommand, target: Path) -> HostUnit | None:
         """Make the host unit of `blob` at `target`. Return None if it has none; `refused` may say
@@ -142,30 +139,20 @@ class HostUnits:
 
     def _group(self, blob: CompileCommand) -> str:
         call = blob.call
-        variables = sorted(by_name(call.toolchain).tool_env(blob, self._env).items())
-        own = [f"{k}={v}" for k, v in variables if k in by_name(call.toolchain).flag_env]
+        toolchain = by_name(call.toolchain)
+        variables = sorted(toolchain.tool_env(blob, self._env).items())
+        own = [f"{k}={v}" for k, v in variables if k in toolchain.flag_env]
         compiler = proc.find_program(call.argv[0]) or call.argv[0]
-        identity = (
-            f"{os.path.realpath(compiler)} {Path(compiler).stat().st_mtime_ns if os.path.isfile(compiler) else 0}"
-        )
-        return digest(
-            *map(
-                encode,
-                (self._program.digest if self._program else "", identity, call.cwd, blob.source, *call.argv, "", *own),
-            )
-        )
+        changed = Path(compiler).stat().st_mtime_ns if os.path.isfile(compiler) else 0
+        made_by = (self._program.digest if self._program else "", f"{os.path.realpath(compiler)} {changed}")
+        return digest(*map(encode, (*made_by, call.cwd, blob.source, *call.argv, "", *own)))
 
     def _key(self, group: str, files: frozenset[str]) -> str:
         try:
-            contents = [part for f in sorted(files) for part in (f, self._digest(f))]
+            contents = [part for f in sorted(files) for part in (f, self._contents.of_file(f))]
         except OSError:
             return ""
         return digest(*map(encode, (group, *contents)))
-
-    def _digest(self, path: str) -> str:
-        if path not in self._digests:
-            self._digests[path] = digest(Path(path).read_bytes())
-        return self._digests[path]
 
     def _take(self, blob: CompileCommand, target: Path) -> bool:
         group = self._group(blob)

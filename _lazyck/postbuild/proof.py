@@ -36,8 +36,7 @@ from _lazyck.postbuild.describe import Description
 from _lazyck.postbuild.includes import asked_names, included_by
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group, first_error
-from _lazyck.postbuild.probe.make_rules import rule_files
+from _lazyck.postbuild.probe.group import Group, first_error, rule_files
 from _lazyck.postbuild.probe.preprocess import macros_of, read_source, render_batch
 from _lazyck.postbuild.reasons import Kind, Reason
 

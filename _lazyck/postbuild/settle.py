@@ -82,7 +82,9 @@ class Settler:
         self._compile(eager)
         every = [Offer(p.blob, p.symbols, p.weak, p.merged) for p in self._probed.probed if p.blob not in self._copies]
         while True:
-            self._unneeded = self._members.unneeded(self._defined, needed) - {e.blob for e in self._failed()}
+            self._unneeded = self._members.unneeded(self._defined, needed) - {
+                e.blob for e in self._objects.values() if e.error
+            }
             offers = [o for o in every if o.blob not in self._objects and o.blob not in self._unneeded]
             real = self.real()
             owned = assign(offers, real.undefined | needed, real.defined, real.strong)
@@ -117,7 +119,9 @@ class Settler:
 
     def real(self) -> symbols.Names:
         """Return the names of the link's objects and of the eager blobs' objects."""
-        return symbols.together(self._all_names())
+        left_out = self._copies | self._unneeded
+        own = (names for blob, names in self._defined.items() if blob not in left_out)
+        return symbols.together((*self._names, *own))
 
     def _launched(self, kernel: str) -> Reason:
         """Return the reason for a blob whose `kernel` a real object names."""
@@ -134,13 +138,6 @@ class Settler:
                 names = self._reader.object(str(made.object)) or symbols.Names()
                 self._defined[made.blob] = self._files[str(made.object)] = names
         self._copies |= copies_in((blob, names.strong) for blob, names in self._defined.items())
-
-    def _failed(self) -> list[EagerObject]:
-        return [made for made in self._objects.values() if made.error is not None]
-
-    def _all_names(self) -> list[symbols.Names]:
-        left_out = self._copies | self._unneeded
-        return [*self._names, *(names for blob, names in self._defined.items() if blob not in left_out)]
 
 
 def copies_in(blobs: Iterable[tuple[CompileCommand, frozenset[str]]]) -> frozenset[CompileCommand]:

@@ -12,22 +12,20 @@ from _lazyck.errors import ToolchainError
 _MANGLED = re.compile(r"(?<![\w.$])_Z\w+")
 
 
-def readable(text: str, env: Mapping[str, str] | None = None, options: Sequence[str] = ()) -> str:
+def readable(text: str) -> str:
     """Return `text` with each mangled name in it demangled, if binutils' `c++filt` is installed."""
-    return readable_lines([text], env, options)[0]
+    return readable_lines([text])[0]
 
 
-def readable_lines(
-    texts: Sequence[str], env: Mapping[str, str] | None = None, options: Sequence[str] = ()
-) -> list[str]:
+def readable_lines(texts: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
     """Return `texts` with each mangled name in them demangled, by one call of `c++filt`."""
-    plain = all_readable([name for text in texts for name in _MANGLED.findall(text)], env, options)
+    plain = all_readable([name for text in texts for name in _MANGLED.findall(text)], env)
     return [_MANGLED.sub(lambda m: plain[m[0]], text) for text in texts]
 
 
 def name(symbol: str, env: Mapping[str, str]) -> str:
     """Return the name of a function, with its template arguments: `ns::K<1>`."""
-    return readable(symbol, env, ["--no-params"])
+    return all_readable([symbol], env, ["--no-params"])[symbol]
 
 
 def all_readable(

@@ -36,10 +36,8 @@ endforeach()
 
 def build_tree(output: Path) -> Path | None:
     """Return the CMake build tree that `output` is in, or None."""
-    for directory in output.parents:
-        if (directory / "CMakeCache.txt").is_file() and (directory / "cmake_install.cmake").is_file():
-            return directory
-    return None
+    files = ("CMakeCache.txt", "cmake_install.cmake")
+    return next((d for d in output.parents if all((d / file).is_file() for file in files)), None)
 
 
 def carry_bundle(state: LinkState, directory: Path, output: Path) -> None:

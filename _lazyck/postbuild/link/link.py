@@ -31,7 +31,7 @@ from _lazyck.postbuild.objects import cudart, elf, symbols
 from _lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
 from _lazyck.postbuild.private_names import plain_name
 from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.probe import ProbeResult, groups_of, probe
+from _lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
 from _lazyck.postbuild.proof import Proof
 from _lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
 from _lazyck.postbuild.settle import Settled, Settler
@@ -67,17 +67,11 @@ class Clock:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Time what runs inside."""
-        begun, cpu = time.monotonic(), self.cpu_so_far()
+        begun, cpu = time.monotonic(), cpu_seconds()
         with waiting.saying(f"{self.library}: {_SAID[name]}"):
             yield
         self.walls[name] = self.walls.get(name, 0.0) + time.monotonic() - begun
-        self.cpus[name] = self.cpus.get(name, 0.0) + self.cpu_so_far() - cpu
-
-    @staticmethod
-    def cpu_so_far() -> float:
-        """Return the CPU seconds of this process and of all children that it has waited for."""
-        used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return sum(u.ru_utime + u.ru_stime for u in used)
+        self.cpus[name] = self.cpus.get(name, 0.0) + cpu_seconds() - cpu
 
 
 def link_lazily(
@@ -133,7 +127,7 @@ def link_lazily(
         if finding.lacking or finding.unproved:
             whole = [*settled.lazy, *with_reads.values()]
             unproved = {p.blob: why for p in whole if (why := finding.unproved.get(p.blob.source))}
-            units.refuse(unproved)
+            units.refused |= unproved
             settler.forget_units(unproved)
             demands = replace(demands, eager={**demands.eager, **unproved})
             continue
@@ -174,7 +168,7 @@ def link_lazily(
         bundle_seconds=clock.walls["bundle"],
         eager_seconds=clock.walls["eager"],
         link_seconds=clock.walls["link"],
-        cpu_seconds=clock.cpu_so_far() - clock.cpus["eager"] - probed.eager_seconds,
+        cpu_seconds=cpu_seconds() - clock.cpus["eager"] - probed.eager_seconds,
         peak_rss_kib=max(probed.peak_rss_kib, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss),
         library_bytes=(final / st.file_name).stat().st_size,
         bundle_bytes=bundle_bytes,

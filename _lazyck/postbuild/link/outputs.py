@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from _lazyck.files import write_atomic
@@ -46,14 +47,11 @@ def without(words: Sequence[str]) -> list[str]:
 def rules_file(words: Sequence[str]) -> str:
     """Return the file for rules that the words of a link name, or an empty string if there is
     none."""
-    before = ""
     name = ""
-    for part in _parts(words):
-        if names_output(part, before):
-            lead, equals, value = part.partition("=")
-            if _plain(lead if equals else before) == _RULES:
-                name = value if equals else part
-        before = part
+    for before, part in pairwise(["", *_parts(words)]):
+        lead, equals, value = part.partition("=")
+        if names_output(part, before) and _plain(lead if equals else before) == _RULES:
+            name = value if equals else part
     return name
 
 

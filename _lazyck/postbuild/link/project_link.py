@@ -9,7 +9,7 @@ members is written as an archive to be made again from its kept copy.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +19,13 @@ from _lazyck.errors import FormatError
 from _lazyck.files import write_atomic
 from _lazyck.postbuild import state
 from _lazyck.postbuild.job import LinkJob
+from _lazyck.postbuild.link import outputs
 from _lazyck.postbuild.link.words import Keeper
 from _lazyck.postbuild.objects.inputs import files_of, library_directories
 from _lazyck.toolchains.options import Item
 
 AHEAD_VERSION = 3
 FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time
-# These linker options write further files. Those of the build are left alone.
-_WRITES = frozenset({"-Map", "--Map", "--dependency-file", "--out-implib"})
 
 
 @dataclass(frozen=True)
@@ -112,22 +111,12 @@ def read_link(job: LinkJob, eager: Mapping[str, str], kept: tuple[str, ...]) -> 
     link, inputs, writer = job.link, job.inputs, _Writer(job)
     words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
     words += [f"{state.HERE}/deferred.o"] if inputs.stays else []  # as in the lazy link
-    for index, item in _without_side_effects(inputs.items):
-        words += writer.words(index, item)
-    words += ["-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
+    for index, item in enumerate(inputs.items):
+        words += writer.words(index, item) if item.role is not Role.OUTPUT else []
+    words = [*outputs.without(words), "-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
     blobs, copies = tuple(writer.blobs), tuple(writer.copies)
     libraries = tuple(path for _, path in inputs.libraries)
     return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared, libraries, kept)
-
-
-def _without_side_effects(items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
-    is_next_gone = False
-    for index, item in enumerate(items):
-        option, _, value = (item.value or "").partition(",")
-        is_gone = is_next_gone or option.partition("=")[0] in _WRITES
-        is_next_gone = not is_next_gone and option in _WRITES and not value
-        if not is_gone and item.role is not Role.OUTPUT:
-            yield index, item
 
 
 def save(ahead: AheadLink, directory: Path) -> None:

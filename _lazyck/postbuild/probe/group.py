@@ -3,6 +3,7 @@ host."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,3 +73,10 @@ def first_error(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.search(line)] or [line for line in lines if "error" in line.lower()]
     return (errors or lines or ["no message"])[0][:500]
+
+
+def rule_files(depfile: Path, cwd: str) -> set[str]:
+    """Return the prerequisites of the make rule in `depfile`, relative ones joined to `cwd`."""
+    text = depfile.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
+    words = re.findall(r"(?:\\.|\S)+", text.partition(": ")[2])
+    return {os.path.join(cwd, re.sub(r"\\(.)", r"\1", w).replace("$$", "$")) for w in words}

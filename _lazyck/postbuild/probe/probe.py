@@ -28,9 +28,8 @@ from _lazyck.postbuild.eager import object_key
 from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe import bound, content_key, preprocess
 from _lazyck.postbuild.probe.answer import Answer, Probed
-from _lazyck.postbuild.probe.group import Group, first_error
+from _lazyck.postbuild.probe.group import Group, first_error, rule_files
 from _lazyck.postbuild.probe.ir import probe_ir
-from _lazyck.postbuild.probe.make_rules import rule_files
 from _lazyck.postbuild.probe.one_group import Answers, Doubt, probe_group
 from _lazyck.postbuild.probe.own_command import compile_one
 from _lazyck.postbuild.probe.real_object import judge
@@ -91,9 +90,9 @@ def _probe_all(
             for group, at, answers in pairs
             for i, source in enumerate(answers.doubts)
         ]
-        begun = _cpu_seconds()
+        begun = cpu_seconds()
         settled = list(pool.map(lambda job: _settle(*job), compiles))
-        settling = _cpu_seconds() - begun
+        settling = cpu_seconds() - begun
         headers = list(pool.map(lambda pair: _headers(*pair), pairs))
     objects: dict[CompileCommand, Path] = {}
     for (group, output, answers, source), judged in zip(compiles, settled, strict=True):
@@ -141,7 +140,8 @@ def _probe(group: Group, work: Path, jobs: int, store: Store | None) -> Answers:
     return probe_group(group, work, store.answers(group.key) if store and group.key else {})
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of all children that it has waited for."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF))
     return sum(u.ru_utime + u.ru_stime for u in usages)
 

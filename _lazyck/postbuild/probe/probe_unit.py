@@ -113,23 +113,20 @@ def render(
                 lines.append(_within(context, "static " + renamers[b](d.reference).replace("%s", pointer, 1)))
                 continue
             initializers = renamers[b](d.initializers)
-            if heads[context, text] == 1 if is_head else text != d.text:
-                section = f"{_section(d)}{b}"
-                lines.append(_within(context, _definition(text, initializers, section) if is_head else text))
-                continue
-            number = numbers.get((context, text))
-            if number is None:
-                number = numbers[context, text] = len(unit.shared)
-                unit.shared.append(set())
+            section, label = f"{_section(d)}{b}", ""
+            if heads[context, text] > 1 if is_head else text == d.text:
+                number = numbers.setdefault((context, text), len(unit.shared))
+                if number < len(unit.shared):
+                    unit.shared[number].add(b)
+                    continue
+                unit.shared.append({b})
+                section, label = f"{_COMMON}{number}", f'# 1 "lazyck-shared-{number}"'
                 if d.is_instance:
-                    unit.instances.add(f"{_COMMON}{number}")
+                    unit.instances.add(section)
                 if _GLOBAL.search(d.text):
-                    unit.kernels[f"{_COMMON}{number}"] = d.is_instance
-                lines.append(f'# 1 "lazyck-shared-{number}"')
-                section = f"{_COMMON}{number}"
-                lines.append(_within(context, _definition(text, initializers, section) if is_head else text))
-                lines.append(f'# 1 "lazyck-blob-{b}"')
-            unit.shared[number].add(b)
+                    unit.kernels[section] = d.is_instance
+            line = _within(context, _definition(text, initializers, section) if is_head else text)
+            lines += [label, line, f'# 1 "lazyck-blob-{b}"'] if label else [line]
     unit.text = "\n".join(lines) + "\n"
     return unit
 
