@@ -78,8 +78,7 @@ class Places:
         return path
 
     def is_foreign(self, path: str) -> bool:
-        """Return whether `path` belongs to the system or the toolchain and so does not go into the
-        bundle."""
+        """Return whether `path` is the system's or the toolchain's, and not for the bundle."""
         return f"{self.real(path)}/".startswith(self._foreign)
 
     def in_bundle(self, path: str) -> str:
@@ -87,14 +86,12 @@ class Places:
         return f"{self.library}/tree/{self.in_tree(path)}"
 
     def in_tree(self, path: str) -> str:
-        """Return where `path` goes, relative to the bundle's tree, which does not depend on the
-        library."""
+        """Return where `path` goes, relative to the bundle's tree, whatever the library is."""
         is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
         return path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
 
     def word(self, path: str) -> str:
-        """Return `path` as a word of a recipe: relative to the toolchain's home if it lies below
-        that, else unchanged."""
+        """Return `path` as a word of a recipe, relative to the toolchain's home if it is below."""
         path = self.real(path)
         if self.home not in ("", "/", "/usr") and inside(path, self.home):
             return abi.PH_TOOLCHAIN + path[len(self.home) :]
@@ -135,8 +132,7 @@ def common_prefix(files: Iterable[str]) -> str:
 def header_directories(
     words: Sequence[str], cwd: str, toolchain: Toolchain, variables: Iterable[tuple[str, str]]
 ) -> set[str]:
-    """Return the directories in which a compile looks for headers, by its options `words` and its
-    `variables`."""
+    """Return where a compile looks for headers, by its options `words` and its `variables`."""
     variables = tuple(variables)
     found = {
         absolute(value, cwd) for name, value in variables if name in toolchain.header_env for value in value.split(":")
@@ -152,8 +148,7 @@ def header_directories(
 
 
 def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Places) -> list[str]:
-    """Return the options of a compile command, with the values of path options made absolute and
-    mapped into the bundle."""
+    """Return the options of a compile, with the values of path options mapped into the bundle."""
     out: list[str] = []
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options and item.value:
@@ -173,8 +168,7 @@ def _map_inside(word: str, places: Places) -> str:
 def map_env(
     variables: Iterable[tuple[str, str]], cwd: str, toolchain: Toolchain, places: Places
 ) -> Iterator[tuple[str, str]]:
-    """Yield variables of a compile's environment. The directories that they name are mapped as
-    `map_paths` maps options."""
+    """Yield variables of a compile, with the directories mapped as `map_paths` maps options."""
     for name, value in variables:
         if value and name in (*toolchain.header_env, *toolchain.search_env):
             mapped = places.header_word if name in toolchain.header_env else places.word
@@ -262,8 +256,7 @@ def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
 
 
 def entry_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
-    """Return how `lazyck-unit` compiles the host code of a blob that `recipe` compiles whole. The
-    link step is that of `recipe`."""
+    """Return how `lazyck-unit` compiles the host code of a blob that `recipe` compiles whole."""
     device = device_recipe(recipe, toolchain, program).compile
     return replace(recipe, compile=(device[0], toolchain.entry_verb, *device[2:]))
 
@@ -355,8 +348,7 @@ class Apart:
         self._times: dict[str, dict[int, int]] = {}
 
     def kept(self, data: bytes, source: str) -> bytes:
-        """Return the contents for the bundle, with as many empty lines at the end as there were
-        other times before."""
+        """Return the contents for the bundle, with an empty line for each other time before."""
         if not _ONCE.search(data) or not depends_on_place(data):
             return data
         times = self._times.setdefault(digest(data), {})

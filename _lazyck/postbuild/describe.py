@@ -163,8 +163,7 @@ def has_units(blob: CompileCommand) -> bool:
 
 
 def kernel_name(symbol: str) -> str:
-    """Return a short name for a kernel, made of its function's name and a digest of the whole
-    symbol."""
+    """Return a short name for a kernel: its function's, and a digest of the whole symbol."""
     name = mangled.last_name(symbol)[:60]
     return f"{name}-{hashlib.sha256(encode(symbol)).hexdigest()[:8]}"
 

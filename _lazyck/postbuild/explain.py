@@ -43,8 +43,7 @@ def summary_lines(grade: str, found: Sequence[Unlazy]) -> list[str]:
 
 
 def advise(found: Sequence[Unlazy]) -> str:
-    """Return a paragraph for each reason why sources are eager: what to change, and in which
-    files."""
+    """Return a paragraph for each reason why sources are eager: what to change, and where."""
     paragraphs = [_paragraph(kinds, members) for kinds, members in by_kinds(found)]
     return "\n\n".join(paragraphs or ["no source is eager: there is nothing to change"])
 
@@ -58,16 +57,14 @@ def _paragraph(kinds: Sequence[Kind], members: Sequence[Unlazy]) -> str:
 
 
 def _directory(members: Sequence[Unlazy]) -> str:
-    """Return the deepest directory that holds all of the sources, with a slash at its end. Return
-    an empty string if there is none."""
+    """Return the deepest directory of all the sources, with a slash, or an empty string."""
     is_mixed = len({m.source.startswith("/") for m in members}) > 1
     common = "" if is_mixed else os.path.commonpath([os.path.dirname(m.source) for m in members])
     return f"{common}/" if common.strip("/") else ""
 
 
 def _listed(members: Sequence[Unlazy], base: str) -> str:
-    """List the sources by their paths from `base`. Those with one name or message stand together
-    before it."""
+    """List sources by their paths from `base`, those with one name or message together."""
     by_about: dict[str, list[str]] = {}
     for m in members:
         about = "; ".join(textwrap.shorten(r.about, _LONGEST, placeholder=" ...") for r in m.reasons if r.about)

@@ -93,8 +93,7 @@ def read(blob: CompileCommand, made: Path) -> HostUnit | None:
 
 
 def device_name(text: str) -> str:
-    """Return a name, or a line with names, as device code has them: without what makes a host
-    unit's names unique."""
+    """Return names as device code has them: without what makes a host unit's names unique."""
     return _OWN_NAME.sub(abi.MODULE_ID + "0" * abi.MODULE_ID_DIGITS, text)
 
 
@@ -114,8 +113,7 @@ class HostUnits:
         self.refused: dict[CompileCommand, Reason] = {}  # blobs that have no host unit, and why
 
     def make(self, blob: CompileCommand, target: Path) -> HostUnit | None:
-        """Make the host unit of `blob` at `target`. Return None if it has none; `refused` may say
-        why."""
+        """Make the host unit of `blob` at `target`. Return None if it has none (see `refused`)."""
         if self._program is None or not can_be(blob) or blob in self.refused:
             return None
         if self._take(blob, target):

@@ -43,8 +43,7 @@ def _included(text: str) -> list[str]:
 
 
 def included_by(file: str) -> tuple[frozenset[str], bool]:
-    """Return `included_names` of a file, which is read once while it does not change. Raises
-    `OSError`."""
+    """Return `included_names` of a file, read once while unchanged. Raises `OSError`."""
     status = os.stat(file)
     return _of_file(file, (status.st_mtime_ns, status.st_size, status.st_ino))
 

@@ -1,5 +1,4 @@
-"""Enters the post-build step: a shim starts this module with a LINK record in place of the real
-linker."""
+"""Enters the post-build step, which a shim starts in place of the real linker."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from _lazyck.settings import load_settings
 
 
 def main() -> None:
-    """Run the post-build for the record file in argv[1]. Exits with the status that the build is to
-    see."""
+    """Run the post-build for the LINK record in argv[1]. Exits as the build is to see."""
     record = Path(sys.argv[1])
     try:
         run(record)

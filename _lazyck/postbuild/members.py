@@ -1,5 +1,4 @@
-"""Finds the members of static archives that a link takes: those that define a symbol that is still
-undefined."""
+"""Finds the members of static archives that a link takes."""
 
 from __future__ import annotations
 

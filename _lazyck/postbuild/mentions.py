@@ -32,8 +32,7 @@ _CLASS_NAME = re.compile(r"\s*(?:class|struct|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*
 
 
 class _Batch:
-    """Holds one preprocessed batch of a group: what its blobs say, and the headers that they
-    share."""
+    """Holds a preprocessed batch of a group: what its blobs say, and the shared headers."""
 
     def __init__(self, group: Group, path: Path) -> None:
         self.group = group
@@ -84,8 +83,7 @@ class _Batch:
         return any(not names.isdisjoint(words) for words in (self._in_headers, *self._in_blobs.values()))
 
     def declared_instances(self) -> set[str]:
-        """Return the names of templates of which an instance is declared, so that it must come from
-        elsewhere."""
+        """Return the names of templates of which an instance is declared `extern`."""
         found = set()
         for text in (self._headers, *self._texts.values()):
             for m in _EXTERN_TEMPLATE.finditer(text) if "template" in text else ():
@@ -190,8 +188,7 @@ class Mentions:
         return any(path.stat().st_size > _LARGE for _, paths in self._texts for path in paths)
 
     def hold(self, symbols: Iterable[str]) -> bool:
-        """Return whether the name of one of the mangled `symbols` stands in any text, used or
-        not."""
+        """Return whether a name of the mangled `symbols` stands in any text, used or not."""
         names = frozenset().union(*map(identifiers, symbols))
         return any(batch.holds(names) for batch in self._all())
 
@@ -207,8 +204,7 @@ class Mentions:
 
 
 def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
-    """Return what `source` leaves undefined when it is compiled for the host, or None if that
-    fails."""
+    """Return what `source`, compiled for the host, leaves undefined, or None if that fails."""
     if group.compile(source, output, is_settling=True).status != 0:
         return None
     needs = asked_for(open_image(output).symbols())

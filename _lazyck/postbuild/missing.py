@@ -1,5 +1,4 @@
-"""Checks that nothing is silently dropped: whether a link without the blobs that failed to compile
-leaves symbols undefined."""
+"""Checks that a link without the blobs that failed to compile leaves nothing undefined."""
 
 from __future__ import annotations
 

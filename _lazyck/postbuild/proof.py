@@ -68,8 +68,7 @@ class Case:
 
     @property
     def tree(self) -> str:
-        """Return the directory of the bundle that mirrors the build's tree, with a slash at its
-        end."""
+        """Return the directory of the bundle's tree, with a slash at its end."""
         return os.path.join(self.root, self.where.library, "tree") + os.sep
 
     @cached_property
@@ -87,8 +86,7 @@ class Case:
         return frozenset(n for file in self.places.values() for n in included_by(file)[0] if n.startswith("/"))
 
     def key(self, contents: Contents) -> str:
-        """Return a digest of all that the preprocessor is told and given, and of where it is told
-        to look."""
+        """Return a digest of all that the preprocessor is told, given and told to search."""
         recipe, group = self.recipe, self.group
         words = [
             *recipe.compile,
@@ -121,8 +119,7 @@ class Proof:
         return tuple(replace(p, headers=p.headers | added[p.blob]) if p.blob in added else p for p in lazy)
 
     def cases(self, made: Description) -> dict[int, Case]:
-        """Return the cases to prove in the bundle that `made` describes, by the index of their
-        group."""
+        """Return the cases to prove in the bundle of `made`, by the index of their group."""
         return {i: case for i in range(len(self._groups)) if (case := self._case(i, made))}
 
     def foresee(self, cases: Mapping[int, Case]) -> Finding:
@@ -139,8 +136,7 @@ class Proof:
         return self._gather(found)
 
     def examine(self, cases: Mapping[int, Case]) -> Finding:
-        """Preprocess the blobs from the written bundle. `completed` then adds the headers that it
-        lacked."""
+        """Preprocess the written bundle. `completed` then adds the headers that it lacked."""
         with ThreadPoolExecutor(max(1, self._jobs)) as pool:
             found = dict(zip(cases, pool.map(self._look, cases, cases.values()), strict=True))
         return self._gather(found)
@@ -224,8 +220,7 @@ def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord
 
 
 def _command(case: Case) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the recipe's compiler and options, and its environment, as the runtime would have
-    them."""
+    """Return the recipe's compiler, options and environment, as the runtime has them."""
     recipe = case.recipe
 
     def expand(word: str) -> str:
@@ -264,8 +259,7 @@ def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], Reason | No
 
 
 def _candidates(case: Case, name: str) -> set[str]:
-    """Return the files that `#include` of `name` may mean in the build: those below its
-    directories, or beside one of its files."""
+    """Return the files that `#include` of `name`, from anywhere, may mean in the build."""
     paths = (absolute(name, directory) for directory in case.directories)
     return {path for path in paths if os.path.isfile(path) and not case.where.is_foreign(path)}
 

@@ -183,8 +183,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Says why a source is eager. `about` is one line: the names, the place or the message that the
-    reason is about."""
+    """Says why a source is eager. `about` is one line: names, a place or a message."""
 
     kind: Kind
     about: str = ""
@@ -199,8 +198,7 @@ class Reason:
 
     @classmethod
     def of_line(cls, line: str) -> Reason:
-        """Return the reason that `as_line` encoded, or one of the kind `OTHER` for any other
-        line."""
+        """Return the reason that `as_line` encoded, or `OTHER` for any other line."""
         kind, tab, about = line.partition("\t")
         return cls(Kind[kind], about) if tab and kind in Kind.__members__ else cls(Kind.OTHER, line)
 
@@ -230,8 +228,7 @@ class Unlazy:
 
 
 def path_from(source: str, directory: str) -> str:
-    """Return the path of `source` as a user in `directory` writes it. It is absolute if the two
-    have no directory in common."""
+    """Return the path of `source` as a user in `directory` writes it, or an absolute one."""
     is_apart = not directory or os.path.commonpath([source, directory]) == os.sep
     return source if is_apart else os.path.relpath(source, directory)
 
@@ -253,6 +250,5 @@ def to_json(found: Unlazy) -> dict[str, Any]:
 
 
 def of_json(raw: Any) -> Unlazy:
-    """Return the source that `to_json` encoded. Raises `KeyError` or `TypeError` for anything
-    else."""
+    """Return the source that `to_json` encoded. Raises `KeyError` or `TypeError`."""
     return Unlazy(raw["source"], tuple(Reason(Kind[r["kind"]], r["about"]) for r in raw["reasons"]))

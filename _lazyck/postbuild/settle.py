@@ -46,8 +46,7 @@ class Settled:
 
 
 class Settler:
-    """Decides about the blobs of one link. What was compiled for one answer is kept for the
-    next."""
+    """Decides about the blobs of one link. What was compiled once is kept."""
 
     def __init__(
         self,

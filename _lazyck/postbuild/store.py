@@ -41,8 +41,7 @@ class Store:
         return found if isinstance(found, dict) else {}
 
     def keep_answers(self, group: str, learnt: Mapping[str, Any]) -> None:
-        """Add what was `learnt` of blobs of `group`. Something that another link writes at this
-        moment may be lost."""
+        """Add what was `learnt` of a `group`. What another link writes meanwhile may be lost."""
         if learnt:
             merged = {k: v for k, v in self.answers(group).items() if k not in learnt} | dict(learnt)
             kept = dict(list(merged.items())[-_MOST_ANSWERS:])
@@ -89,8 +88,7 @@ class Store:
 
 @lru_cache(maxsize=1)
 def code_version() -> str:
-    """Return a digest of lazyck's own code that decides about blobs: what another lazyck learnt is
-    not trusted."""
+    """Return a digest of lazyck's own code that decides: others' answers are not trusted."""
     code = hashlib.sha256()
     for directory in (Path(__file__).parent, Path(__file__).parent.parent / "toolchains"):
         for path in sorted(directory.rglob("*.py")):

@@ -1,5 +1,4 @@
-"""Records what one lazy link did, in a small JSON file per library, and shows it at the end of the
-build."""
+"""Records what one lazy link did, in a JSON file, and shows it when the build ends."""
 
 from __future__ import annotations
 

@@ -133,8 +133,7 @@ def _block_kind(head: str) -> str:
 
 
 def _constructor_end(head: str) -> int:
-    """Return where the member initializers of a constructor begin, or the length of `head` if there
-    are none."""
+    """Return where a constructor's member initializers begin, or the length of `head`."""
     depth = 0
     for m in re.finditer(r"[()]|(?<!:):(?!:)", head):
         if m[0] == ":":
@@ -146,8 +145,7 @@ def _constructor_end(head: str) -> int:
 
 
 def _function(found: list[Declaration], context: tuple[str, ...], head: str, full: str, *, is_defined: bool) -> None:
-    """Add a function's definition (`head` is without the body), or an explicit instantiation of a
-    function."""
+    """Add a function's definition (`head` has no body), or an explicit instantiation of one."""
     linkage = _LINKAGE.match(head)
     if linkage:
         context, head = (*context, linkage[0]), head[linkage.end() :].strip()
@@ -178,8 +176,7 @@ def _function(found: list[Declaration], context: tuple[str, ...], head: str, ful
 
 
 def _is_defaulted(found: list[Declaration], context: tuple[str, ...], text: str) -> bool:
-    """Return whether `text` defines a function by `= default` outside its class. If so, add its
-    declaration."""
+    """Return whether `text` defines a function by `= default`. If so, add its declaration."""
     head = _DEFAULTED.sub("", text)
     if head == text:
         return False
@@ -332,8 +329,7 @@ _INLINE_MEMBER = re.compile(r"\b(?:static\s+(?:\w+\s+)*?inline|inline\s+(?:\w+\s
 
 
 def _inline_members(context: tuple[str, ...], body: str) -> Iterator[Declaration]:
-    """Yield the static members that a class in a source defines in its own text (`static inline`),
-    if they may run code at load."""
+    """Yield a class's `static inline` members that may run code at load."""
     for m in _INLINE_MEMBER.finditer(body):
         end = next((s for s in STRUCTURE.finditer(body, m.start()) if s[0] in ";{"), None)
         if end is None:
@@ -348,8 +344,7 @@ def _inline_members(context: tuple[str, ...], body: str) -> Iterator[Declaration
 
 
 def _run_at_load(context: tuple[str, ...], text: str) -> list[Declaration]:
-    """Return the variable that `text` defines if its initializer may run code at load. Other files
-    may define it too."""
+    """Return the variable that `text` defines, maybe not alone, if it may run code at load."""
     judged: list[Declaration] = []
     plain = re.sub(r"\b(?:inline|static)\b", "", text)
     plain = re.sub(r"(?:\b[A-Za-z_]\w*\s*(?:<[^<>]*>\s*)?::\s*)+(?=[A-Za-z_]\w*\s*(?:[={(;]|$))", "", plain)
@@ -366,8 +361,7 @@ _PARAMETER = re.compile(
 
 
 def _is_function(text: str) -> bool:
-    """Return whether a statement that ends with `;` declares a function rather than a variable.
-    Raises `Unsupported` when in doubt."""
+    """Return whether a statement declares a function. Raises `Unsupported` when in doubt."""
     plain = without_attributes(text)
     top = top_level(plain)
     if "(" not in top.partition("{")[0]:  # what braces hold is an initializer

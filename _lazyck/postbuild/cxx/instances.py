@@ -1,5 +1,4 @@
-"""Finds the templates that a blob's own text instantiates explicitly, by name: rather too many than
-too few."""
+"""Finds the names of templates that a blob instantiates explicitly: rather too many."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ class Instances:
         return bool(self.templates) and template_of(symbol).removeprefix("__device_stub__") in self.templates
 
     def holds_data(self, symbol: str) -> bool:
-        """Return whether a mangled name may be that of a variable, or a vtable, that the text
-        instantiates."""
+        """Return whether a mangled name may be that of a variable or vtable of an instance."""
         return bool(self.with_data) and template_of(symbol) in self.with_data
 
 

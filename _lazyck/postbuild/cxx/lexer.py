@@ -1,5 +1,4 @@
-"""Does just enough C++ lexing, on text whose macros are expanded: tokens, matching brackets,
-comments."""
+"""Does just enough C++ lexing of text whose macros are expanded."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ def without_comments(text: str) -> str:
 
 
 def matching_paren(text: str, at: int) -> int:
-    """Return the index after the parenthesis that closes the one at `at`, or the text's length if
-    none does."""
+    """Return the index after the parenthesis that closes the one at `at`, or the text's length."""
     depth = 0
     for m in _PAREN.finditer(text, at):
         depth += 1 if m[0] == "(" else -1
@@ -43,8 +41,7 @@ def matching_paren(text: str, at: int) -> int:
 
 
 def matching_brace(text: str, at: int) -> int:
-    """Return the index after the brace that closes the one at `at`, or the text's length if none
-    does."""
+    """Return the index after the brace that closes the one at `at`, or the text's length."""
     depth = 0
     for m in STRUCTURE.finditer(text, at):
         depth += (m[0] == "{") - (m[0] == "}")
@@ -54,8 +51,7 @@ def matching_brace(text: str, at: int) -> int:
 
 
 def without_attributes(text: str) -> str:
-    """Return a declaration without its attributes and the other words whose parentheses hold no
-    parameters."""
+    """Return a declaration without attributes and other words with parentheses of their own."""
     if "[[" in text:
         text = _BRACKETED.sub(" ", text)
     while m := _ATTRIBUTE.search(text):
@@ -64,8 +60,7 @@ def without_attributes(text: str) -> str:
 
 
 def flat(text: str) -> str:
-    """Return `text` without the content of its outermost parentheses, so that only the top level is
-    left."""
+    """Return `text` without the content of its outermost parentheses."""
     parts, depth, start = [], 0, 0
     for m in _PAREN.finditer(text):
         if m[0] == "(":

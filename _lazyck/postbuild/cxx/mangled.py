@@ -64,8 +64,7 @@ def is_private(symbol: str) -> bool:
 
 
 def is_of_the_standard_library(symbol: str) -> bool:
-    """Return whether `symbol` stands in namespace `std` or belongs to the compiler's own support
-    library."""
+    """Return whether `symbol` is of namespace `std` or of the compiler's support library."""
     return _STANDARD.match(symbol) is not None
 
 
@@ -99,8 +98,7 @@ def template_of(symbol: str) -> str:
 
 
 def _parsed(symbol: str) -> tuple[list[str], bool]:
-    """Return `_names` of a mangled symbol. The list is empty for any other symbol, and for what is
-    not followed here."""
+    """Return `_names` of a symbol. The list is empty for what is not followed here."""
     try:
         return _names(symbol, _start(symbol)) if symbol.startswith("_Z") else ([], False)
     except (_Unreadable, IndexError):
@@ -169,8 +167,7 @@ def _source_name(s: str, i: int) -> tuple[str, int]:
 
 
 def _past_end(s: str, i: int) -> int:
-    """Return the index behind the `E` that ends the list of types, names or template arguments
-    which goes on at `i`."""
+    """Return the index behind the `E` that ends the list which goes on at `i`."""
     while s[i] != "E":
         i = _past_one(s, i)
     return i + 1

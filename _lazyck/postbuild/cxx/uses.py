@@ -48,15 +48,13 @@ class Code:
 
     @cached_property
     def mentioned(self) -> frozenset[str]:
-        """Return every identifier in the declaration. Those in strings count only if assembler
-        might read them."""
+        """Return all identifiers. Those in strings count only if assembler might read them."""
         text = self.text if "asm" in self.text or '"' not in self.text else _STRING.sub('""', self.text)
         return frozenset(IDENTIFIER.findall(text))
 
     @cached_property
     def _declarator(self) -> str:
-        """Return the qualified name of what is declared. It is empty for operators and for unnamed
-        declarations."""
+        """Return the declared name with its scopes, or "" for operators and what has no name."""
         before = _ASSIGN.split(without_attributes(_ACCESS.sub("", self.head)), maxsplit=1)[0]
         rest = template_prefixes(before)[1]
         if _OPERATOR.search(rest):
@@ -90,8 +88,7 @@ def _without_arguments(text: str) -> str:
 
 
 def declarations(text: str) -> Iterator[Code]:
-    """Yield the declarations of `text`, with members of classes one by one. This never fails,
-    whatever the text is."""
+    """Yield the declarations of any `text`, with members of classes one by one."""
     scopes: list[tuple[str, ...]] = [()]
     inner: tuple[str, ...] | None = None
 

@@ -68,8 +68,7 @@ def variable_name(plain: str) -> str:
 
 
 def variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c: bool) -> None:
-    """Decide whether a variable is harmless, data for others, or something that may run code at
-    load."""
+    """Decide whether a variable is harmless, data for others, or may run code at load."""
     plain = without_attributes(text)
     pointer = FUNCTION_TYPEDEF.search(plain)
     if not pointer:

@@ -101,21 +101,18 @@ _ALWAYS_CALLED = (abi.REGISTER_IMAGE, abi.UNREGISTER_IMAGE, abi.REGISTER_FUNCTIO
 
 
 def names_of(toolchain: str) -> tuple[str, ...]:
-    """Return the functions of a toolchain's GPU runtime that register device code or take a
-    handle."""
+    """Return the functions of a GPU runtime that register device code or take a handle."""
     lead = ("hip", "__hip") if toolchain == abi.TOOLCHAIN_ROCM else ("cuda", "__cuda")
     return tuple(sorted(name for name in (*_WRAPPERS, *_REGISTERING) if name.startswith(lead)))
 
 
 def wrapped_among(undefined: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the symbols `undefined` in a link that are to be wrapped (`--wrap`), in
-    order."""
+    """Return those of the symbols `undefined` in a link that are wrapped (`--wrap`), in order."""
     return tuple(sorted(s for s in frozenset(undefined) if s in _WRAPPERS or s in _REGISTERING))
 
 
 def render_wrappers(names: Sequence[str], slots: int, code: MachineCode) -> list[str]:
-    """Return the assembler text of the wrappers of `names`, and of their tables, for a library with
-    so many slots."""
+    """Return the text of the wrappers of `names`, and of their tables, behind so many slots."""
     handles = [_WRAPPERS[n] for n in names if n in _WRAPPERS]
     registering = {n: _REGISTERING[n] for n in names if n in _REGISTERING}
     out = [' .section .text.lazyck_wrappers,"ax",@progbits', " .cfi_startproc"]

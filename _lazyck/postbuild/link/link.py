@@ -1,5 +1,4 @@
-"""Turns one intercepted link into the lazy library: reads its inputs, probes, decides, writes and
-links."""
+"""Turns one intercepted link into the lazy library."""
 
 from __future__ import annotations
 
@@ -57,8 +56,7 @@ _SAID = {
 
 @dataclass
 class Clock:
-    """Measures wall and CPU seconds per step of `library`'s link, including those of started
-    processes."""
+    """Measures wall and CPU seconds per step of a link, with those of started processes."""
 
     library: str
     walls: dict[str, float] = field(default_factory=dict)
@@ -221,8 +219,7 @@ def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
 
 
 def unit_program(job: LinkJob) -> Program | None:
-    """Return the program that takes the sources of this link apart, or None if it can take none of
-    them."""
+    """Return the program that takes sources of this link apart, or None if it can take none."""
     if not any(map(can_be, job.inputs.blobs)):
         return None
     folder = own_folder(tools_dir(job.env), "programs") or job.settings.tmp / "programs"
@@ -230,8 +227,7 @@ def unit_program(job: LinkJob) -> Program | None:
 
 
 def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
-    """Return what each of the `units` reads, as far as it is known: all files that units of the
-    same directory and options read."""
+    """Return what each of the `units` reads: all that units of its directory and options do."""
     files: dict[tuple[object, ...], set[str]] = {}
 
     def shared(unit: HostUnit) -> tuple[object, ...]:
@@ -300,8 +296,7 @@ def warnings(settled: Settled) -> list[str]:
 def write(
     job: LinkJob, made: Description, settled: Settled, runtime: cudart.Runtime | None, wrapped: Sequence[str]
 ) -> int:
-    """Lay out the bundle and make the objects that lazyck adds to the link. Return the bundle's
-    size in bytes."""
+    """Make the bundle, and objects that are added to the link. Return the bundle's bytes."""
     directory, compiler, machine = job.directory, job.compiler, job.inputs.machine
     data, size = bundle.write(directory / "bundle", made.files, made.manifest)
     write_atomic(directory / "manifest", data)
@@ -334,8 +329,7 @@ def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | Non
 
 
 def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
-    """Map each stub of `names` that is an alias to the stub that it is another name of. They share
-    an address, as ahead of time."""
+    """Map each stub of `names` that is an alias to the stub with which it shares an address."""
     shown = {plain_name(s): s for s in names}
     pairs = ((p, a, t) for p in settled.lazy for a, t in zip(p.aliases[::2], p.aliases[1::2], strict=True))
     return {shown[a]: shown[t] for p, a, t in pairs if {a, t} <= frozenset(settled.owned.lazy[p.blob])}

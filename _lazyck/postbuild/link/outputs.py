@@ -17,8 +17,7 @@ _NAME = re.compile(r"(?:\\.|[^\s\\])+")
 
 
 def names_output(part: str, before: str) -> bool:
-    """Return whether `part` of a linker's options, which follows the part `before`, has the name of
-    an output file."""
+    """Return whether `part` of a linker's options, behind `before`, names an output file."""
     lead, equals, _ = part.partition("=")
     return _plain(lead) in _NAMES if equals else "=" not in before and _plain(before) in _NAMES
 
@@ -45,8 +44,7 @@ def without(words: Sequence[str]) -> list[str]:
 
 
 def rules_file(words: Sequence[str]) -> str:
-    """Return the file for rules that the words of a link name, or an empty string if there is
-    none."""
+    """Return the file for rules that the words of a link name, or an empty string."""
     name = ""
     for before, part in pairwise(["", *_parts(words)]):
         lead, equals, value = part.partition("=")

@@ -106,8 +106,7 @@ class _Writer:
 
 
 def read_link(job: LinkJob, eager: Mapping[str, str], kept: tuple[str, ...]) -> AheadLink:
-    """Return what the link would link if nothing were lazy. Copies archives with deferred members
-    into the job's directory."""
+    """Return the link with nothing lazy. Copies archives with deferred members."""
     link, inputs, writer = job.link, job.inputs, _Writer(job)
     words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
     words += [f"{state.HERE}/deferred.o"] if inputs.stays else []  # as in the lazy link

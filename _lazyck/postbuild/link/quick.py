@@ -1,5 +1,4 @@
-"""Runs `lazyck build quick`: compiles the runtime again and links again, with everything else as it
-was kept."""
+"""Runs `lazyck build quick`: links again what was kept, with a new runtime."""
 
 from __future__ import annotations
 

@@ -125,16 +125,14 @@ class Reach:
         return Demands(eager, frozenset(needed), frozenset(pulled), kept, *exported, whole)
 
     def _instances(self, symbols: frozenset[str]) -> frozenset[str]:
-        """Return those of the weak `symbols` that a blob would not define itself: their templates
-        are declared `extern`."""
+        """Return those of the weak `symbols` that no blob defines: instances declared `extern`."""
         if not symbols or not self._inputs.blobs:
             return frozenset()
         declared = self._mentions.declared_instances
         return frozenset(s for s in symbols if template_of(s) in declared)
 
     def _users(self, wanted: frozenset[str], settled: Settled) -> dict[CompileCommand, frozenset[str]]:
-        """Return the lazy blobs that refer to any of `wanted`, each with the symbols that it refers
-        to."""
+        """Return the lazy blobs that refer to any of `wanted`, each with what it refers to."""
         if not wanted:
             return {}
         own: dict[str, set[str]] = {}
@@ -169,8 +167,7 @@ class Reach:
             self._job.store.keep_answers(f"{key}-needs", found)
 
     def _dropped(self, library: Path, image: elf.SharedSymbols, settled: Settled, kept: tuple[int, ...]) -> list[int]:
-        """Return the items that name shared libraries which the linker dropped although blobs need
-        them."""
+        """Return the items of shared libraries that the linker dropped although blobs need them."""
         found = []
         provided: set[str] | None = None
         for index, path in self._inputs.libraries:
@@ -224,8 +221,7 @@ class Reach:
 
 
 def _own(symbols: set[str] | frozenset[str]) -> frozenset[str]:
-    """Return those of `symbols` that other files can name, without those of the standard
-    library."""
+    """Return those of `symbols` that other files can name, and the standard library lacks."""
     return frozenset(s for s in symbols if not is_of_the_standard_library(s) and not is_private(s))
 
 

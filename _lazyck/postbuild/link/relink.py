@@ -47,8 +47,7 @@ def assemble(directory: Path, name: str, text: str, compiler: Sequence[str]) -> 
 
 
 def is_moved(state: LinkState, directory: Path) -> bool:
-    """Return whether the bundle has left the place that the linked library names: the tmp dir has
-    been moved."""
+    """Return whether the tmp dir was moved, and the library names the bundle's old place."""
     linked = directory / state.file_name
     if not state.runtime or state.keeps_root or state.beside or not linked.is_file():
         return False
@@ -66,8 +65,7 @@ def bake_root(state: LinkState, directory: Path) -> None:
 
 
 def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[str]:
-    """Return the link command of `state`, as it is run from the present `directory` with the
-    runtime's `objects`."""
+    """Return the link command of `state` in the present `directory`, with these `objects`."""
     words: list[str] = []
     for word in state.words:
         words += [str(o) for o in objects] if word == RUNTIME else [resolve(word, directory)]

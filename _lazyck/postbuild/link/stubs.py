@@ -62,8 +62,7 @@ def render_note(manifest_file: str, machine: str) -> str:
 
 
 def render_deferred() -> str:
-    """Return assembler text that defines what deferred objects ask for, so that a lazy link may
-    have some among its inputs."""
+    """Return text that defines what deferred objects ask for, so that a lazy link may have some."""
     name = abi.DEFERRED_SYMBOL
     return "\n".join(
         [" .data", f" .globl {name}", f" .hidden {name}", f"{name}:", ' .section .note.GNU-stack,"",@progbits', ""]

@@ -1,5 +1,4 @@
-"""Delivers libraries that a build found up to date. None of their links ran, so nothing has
-reported or delivered them."""
+"""Delivers libraries that a build found up to date, since none of their links ran."""
 
 from __future__ import annotations
 

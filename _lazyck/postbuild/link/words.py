@@ -56,8 +56,7 @@ def link_words(
 
 
 def _for_blobs(inputs: LinkInputs, keeper: Keeper, demands: Demands) -> list[str]:
-    """Return words for what only blobs need of the link: members of archives, and shared libraries,
-    that no real object wants."""
+    """Return words for archives' members and shared libraries that only blobs need."""
     words: list[str] = []
     for symbol in sorted(demands.pulled):
         words += ["-Xlinker", "-u", "-Xlinker", symbol]
@@ -147,8 +146,7 @@ class Keeper:
         return self._places.real(path) if os.path.exists(path) else word
 
     def linker_part(self, part: str) -> str:
-        """Return one of the comma-separated parts of a word for the linker, independent of the
-        build."""
+        """Return one of the parts of a word for the linker, independent of the build."""
         lead, equals, value = part.partition("=")
         if not equals:
             lead, value = "", part

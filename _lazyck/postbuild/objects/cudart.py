@@ -50,14 +50,12 @@ class Runtime:
 
     @property
     def file_name(self) -> str:
-        """Return the name of the object that blobs are linked with. It differs from runtime to
-        runtime."""
+        """Return the name of the object that blobs are linked with, which is the runtime's own."""
         return f"{self.table}.o"
 
 
 def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> str:
-    """Return the path of the static runtime that `link` takes, or an empty string if it cannot be
-    found."""
+    """Return the path of the static runtime that `link` takes, or an empty string."""
     named = [path for path in inputs.archives if os.path.basename(path) == ARCHIVE]
     driver = link.call.argv[: link.call.prefix]
     if link.call.tool == "nvcc":
@@ -70,8 +68,7 @@ def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) 
 
 
 def read(archive: str, library: str, machine: str) -> Runtime:
-    """Return the runtime in `archive`, for `library` (its soname, or its name). Raises
-    `FormatError`."""
+    """Return the runtime in `archive`, for `library` (a soname or name). Raises `FormatError`."""
     found = {name for _, member in elf.read_archive(archive) for name in member.functions if _FUNCTION.fullmatch(name)}
     return _named(tuple(sorted(found)), library, machine)
 
@@ -101,8 +98,7 @@ def render_table(runtime: Runtime) -> str:
 
 
 def render_jumps(runtime: Runtime) -> str:
-    """Return the functions that jump through the table as assembler text, for blobs. Raises
-    `BuildError`."""
+    """Return the text of the functions that jump through the table. Raises `BuildError`."""
     code = MACHINE_CODE.get(runtime.machine)
     if code is None:
         raise BuildError(f"lazyck has no CUDA runtime for machine {runtime.machine!r}", "link with -cudart shared")

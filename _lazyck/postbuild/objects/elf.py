@@ -105,8 +105,7 @@ class ObjectSymbols:
 
 @dataclass(frozen=True)
 class SharedSymbols:
-    """Holds what a shared library exports (name to binding) and asks for (also weakly), its soname,
-    and what it needs."""
+    """Holds what a shared library exports (name to binding), asks for, is called and needs."""
 
     defined: dict[str, str]
     undefined: frozenset[str]
@@ -116,8 +115,7 @@ class SharedSymbols:
 
 
 class ElfImage:
-    """Holds section headers, symbols and relocations of one ELF file in memory. Raises
-    `FormatError`."""
+    """Holds sections, symbols and relocations of an ELF file in memory. Raises `FormatError`."""
 
     def __init__(self, data: bytes | mmap.mmap, where: str) -> None:
         self.data, self.where = memoryview(data), where
@@ -140,8 +138,7 @@ class ElfImage:
 
     @cached_property
     def merged_sections(self) -> frozenset[int]:
-        """Return the indices of the sections in groups. Of those that several objects have, the
-        linker keeps one copy."""
+        """Return the sections in groups, of which a linker keeps one copy among all objects."""
         found: set[int] = set()
         for s in self.sections:
             if s.type == _SHT_GROUP:
@@ -168,8 +165,7 @@ class ElfImage:
         return bytes(self.data[section.offset : section.offset + section.size])
 
     def symbols(self, *, dynamic: bool = False) -> list[Symbol]:
-        """Return all rows of `.symtab` (or `.dynsym`), in order, so that relocations can index
-        them."""
+        """Return all rows of `.symtab` (or `.dynsym`), in the order that relocations mean."""
         wanted = _SHT_DYNSYM if dynamic else _SHT_SYMTAB
         with _reading(self.where):
             for index, table in enumerate(self.sections):
@@ -278,8 +274,7 @@ class _Strings:
 
 
 def kind(path: str | Path) -> Kind:
-    """Return what a linker input is, by its first bytes. `other` is for linker scripts and the
-    like."""
+    """Return what a linker input is by its first bytes: `other` may be a linker script."""
     with _opened(path) as f:
         head = f.read(_HEADER.size)
     if head[:8] in (_AR, _THIN):
@@ -296,8 +291,7 @@ def open_image(path: str | Path) -> ElfImage:
 
 
 def machine(path: str | Path) -> str:
-    """Return the machine that an object, or the first object in an archive, is for. Return an empty
-    string if there is none."""
+    """Return the machine of an object, or of the first in an archive, or an empty string."""
     return next((image.machine for image in _images_in(path)), "")
 
 
@@ -307,8 +301,7 @@ def read_object(path: str | Path) -> ObjectSymbols:
 
 
 def read_archive(path: str | Path) -> list[tuple[str, ObjectSymbols]]:
-    """Return (member name, symbols) for each member that is an object, in order. Thin archives are
-    followed."""
+    """Return (member name, symbols) of each object, in order. Thin archives are followed."""
     return [(name, _object_symbols(data, f"{path}({name})")) for name, _, data in _objects_in(path)]
 
 
@@ -396,14 +389,12 @@ def _records_of(image: ElfImage) -> list[CompileCommand]:
 
 
 def members(path: str | Path) -> Iterator[tuple[str, bytes]]:
-    """Return (name, content) of each object in an archive, or of the object itself, with an empty
-    name."""
+    """Return (name, content) of an archive's objects, or of the object itself, without a name."""
     return ((name, data) for name, _, data in placed_members(path))
 
 
 def placed_members(path: str | Path) -> Iterator[tuple[str, int, bytes]]:
-    """Return what `members` does, with the offset of each content in the file. It is 0 in a thin
-    archive."""
+    """Return what `members` does, with the offsets in the file. They are 0 in a thin archive."""
     return _objects_in(path) if kind(path) == "archive" else iter([("", 0, _read(path))])
 
 
@@ -414,8 +405,7 @@ def is_thin(path: str | Path) -> bool:
 
 
 def write_archive(path: Path, content: Iterable[tuple[str, bytes]]) -> None:
-    """Make an archive of the objects (name, content), in GNU's format, with the table of symbols
-    that linkers want."""
+    """Make a GNU archive of the objects (name, content), with a table of symbols for linkers."""
     members = [(os.path.basename(name), data) for name, data in content]
     symbols = [[os.fsencode(s) for s in _object_symbols(data, name).defined] for name, data in members]
     names = b"".join(os.fsencode(name) + b"/\n" for name, _ in members)
@@ -486,8 +476,7 @@ def _member_size(header: bytes, path: str | Path) -> int:
 
 
 def _long_name(f: BinaryIO, name: str, size: int, long_names: bytes) -> str | None:
-    """Return the name of an archive's member that does not stand in its header, or None if it
-    does."""
+    """Return the name of a member that does not stand in its header, or None if it does."""
     if name.startswith("#1/") and name[3:].isdecimal():
         raw = f.read(min(int(name[3:]), size)).rstrip(b"\0")
     elif name[:1] == "/" and name[1:].isdecimal():
@@ -499,8 +488,7 @@ def _long_name(f: BinaryIO, name: str, size: int, long_names: bytes) -> str | No
 
 
 def _objects_in(path: str | Path) -> Iterator[tuple[str, int, bytes]]:
-    """Yield (name, offset, content) of each member of a GNU, BSD or thin archive that is an ELF
-    object or bitcode."""
+    """Yield (name, offset, content) of the ELF and bitcode members of any kind of archive."""
     where = Path(path)
     with where.open("rb") as f:
         file_size = os.fstat(f.fileno()).st_size

@@ -1,5 +1,4 @@
-"""Reads what an intercepted link takes: deferred objects (with the blobs that they stand for), real
-objects, archives."""
+"""Reads what an intercepted link takes: deferred objects, real ones, archives, libraries."""
 
 from __future__ import annotations
 
@@ -203,8 +202,7 @@ def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[
 
 
 def library_directories(items: Sequence[Item], link: LinkCommand) -> list[str]:
-    """Return where `-l` looks: the command's own -L directories, those of LIBRARY_PATH, and the
-    compiler's own."""
+    """Return where `-l` looks: directories of -L, of LIBRARY_PATH, and the compiler's own."""
     given = [item.value for item in items if item.role is Role.LIBRARY_DIR and item.value]
     given += filter(None, dict(link.call.env).get("LIBRARY_PATH", "").split(":"))
     return [*map(link.call.path, given), *_own_directories(link.call.argv[: link.call.prefix], link.call.cwd)]
@@ -212,8 +210,7 @@ def library_directories(items: Sequence[Item], link: LinkCommand) -> list[str]:
 
 @lru_cache
 def _own_directories(driver: tuple[str, ...], cwd: str) -> tuple[str, ...]:
-    """Return where a compiler has the linker look without being told to. Return none if it does not
-    say, as nvcc does not."""
+    """Return where a compiler has the linker look by itself, if it says so. nvcc does not."""
     shown = proc.run([*driver, "-print-search-dirs"], cwd=cwd).stdout
     listed = next((line.partition("=")[2] for line in shown.splitlines() if line.startswith("libraries:")), "")
     return tuple(dict.fromkeys(os.path.realpath(path) for path in listed.split(":") if path))

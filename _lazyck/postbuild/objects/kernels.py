@@ -68,6 +68,5 @@ def _known_to_clang(launcher: str) -> str:
 
 
 def launched(kernel: str, file: str, env: Mapping[str, str]) -> Reason:
-    """Return why the blob that defines `kernel` is compiled eagerly: `file` launches it, or takes
-    its address."""
+    """Return why a blob is eager: `file` launches its `kernel`, or takes the address."""
     return Reason(Kind.KERNEL_USED, f"{demangle.name(kernel, env)}, in {file}")

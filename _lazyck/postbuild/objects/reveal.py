@@ -73,8 +73,7 @@ def _changes(data: bytes, where: str, base: int, names: Collection[str]) -> Iter
 
 
 def is_header_state(s: elf.Symbol) -> bool:
-    """Return whether `s` is a variable that several files define, of which a link takes one
-    definition."""
+    """Return whether `s` is a variable that several files define, and a link takes once."""
     return s.binding in ("WEAK", "UNIQUE") and s.type in ("OBJECT", "TLS") and not is_artificial(s.name)
 
 

@@ -1,5 +1,4 @@
-"""Reads what the real objects and archives of a link define and leave undefined. LTO objects are
-read by `nm`."""
+"""Reads what the real objects and archives of a link define and leave undefined."""
 
 from __future__ import annotations
 
@@ -133,8 +132,7 @@ def _names(found: elf.ObjectSymbols) -> Names:
 
 
 def source_name(path: str) -> str:
-    """Return what to call the object or archive at `path`: the source that an object was made of,
-    if it says so."""
+    """Return what to call an object or archive: the source of an object that says it."""
     if elf.kind(path) == "object":
         sources = [s.name for s in elf.open_image(path).symbols() if s.type == "FILE"]
         if sources:

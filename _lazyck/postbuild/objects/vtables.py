@@ -1,5 +1,4 @@
-"""Finds the vtables that an object has because a class's first virtual function is defined in
-it."""
+"""Finds vtables that an object has because it defines the class's first virtual function."""
 
 from __future__ import annotations
 
@@ -21,14 +20,12 @@ def is_of_class(symbol: str) -> bool:
 
 
 def class_of(symbol: str) -> str:
-    """Return the mangled name of the class to which a vtable, typeinfo or VTT belongs. Demangled,
-    it is the class's name."""
+    """Return the mangled name of the class of a vtable, typeinfo or VTT."""
     return "_Z" + symbol[len(_VTABLE) :]
 
 
 def is_member(function: str, class_name: str) -> bool:
-    """Return whether the mangled name of a function, or of a thunk to it, is that of a member of
-    the class."""
+    """Return whether a mangled function, or a thunk to one, is a member of the class."""
     inner, rest = _inside(class_name), _member_part(function)
     return bool(rest) and rest.startswith(inner) and not rest[len(inner) :].startswith("I")
 
@@ -40,8 +37,7 @@ def _inside(class_name: str) -> str:
 
 
 def _member_part(function: str) -> str:
-    """Return the part of a mangled name, or of a thunk's, that names a member. Return an empty
-    string for other functions."""
+    """Return the part of a function's or thunk's name that names a member, or an empty string."""
     thunk = _THUNK.match(function)
     member = _MEMBER.match("_Z" + function[thunk.end() :] if thunk else function)
     return member.string[member.end() :] if member else ""

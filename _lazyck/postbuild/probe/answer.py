@@ -51,8 +51,7 @@ class Answer:
     by_itself: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the answer as JSON for the store. Fields that have their default value are left
-        out."""
+        """Return the answer as JSON for the store, without fields that have their default value."""
         said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         if self.eager:
             said["eager"] = self.eager.as_line()

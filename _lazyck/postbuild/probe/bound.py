@@ -1,5 +1,4 @@
-"""Finds what binds a source to the very library that it is linked into. A blob's code runs in a
-library of its own."""
+"""Finds what binds a source to its very library: a blob's code runs in one of its own."""
 
 from __future__ import annotations
 

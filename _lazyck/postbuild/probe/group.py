@@ -1,5 +1,4 @@
-"""Describes blobs that one compile can probe: how they are preprocessed and compiled for the
-host."""
+"""Describes blobs that one compile can probe, and how they are compiled for the host."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ class Group:
     def compile(
         self, source: Path | str, output: Path, extra: Sequence[str] = (), *, is_settling: bool = False
     ) -> proc.Result:
-        """Compile for the host. With `is_settling`, use the optimization that the object's symbols
-        depend on."""
+        """Compile for the host, with the optimization that symbols depend on if `is_settling`."""
         how = self.toolchain.host_settle if is_settling else self.toolchain.host_compile
         return self.run((*how(self.base, str(source), str(output), self.archs), *extra))
 

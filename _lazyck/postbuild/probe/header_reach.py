@@ -37,8 +37,7 @@ class HeaderReach:
         self._common = self._closure(common)
 
     def of(self, source: str, forced: Iterable[str] = ()) -> frozenset[str]:
-        """Return the files that compiling `source` may read, with the headers named `forced` before
-        it."""
+        """Return the files that compiling `source` may read, with headers `forced` before it."""
         begin = self._nexts(source).union(*(self._matches(name) for name in forced))
         if begin not in self._known:
             self._known[begin] = self._closure(begin) | self._common

@@ -34,8 +34,7 @@ _WEAK = frozenset({"weak", "weak_odr"})  # always there; gives way to another de
 
 
 def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
-    """Probe all sources of `group`, with at most `jobs` compilers at a time. Writes below `work`
-    only."""
+    """Probe all sources of `group`, by so many compilers at a time. Writes below `work` only."""
     work.mkdir(parents=True, exist_ok=True)
     answers = Answers(read=set(group.sources))
     bitcode = [s for s in group.sources if _is_bitcode(s)]
@@ -89,8 +88,7 @@ def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -
 
 
 def functions(module: Module) -> Answer:
-    """Return the functions that the module's object will define, and those of them that no stub can
-    stand for."""
+    """Return the functions of the module's object, with those apart that no stub can be."""
     symbols: list[str] = []
     unreachable: list[str] = []
     for name, e in module.entities.items():
@@ -103,8 +101,7 @@ def functions(module: Module) -> Answer:
 
 
 def _needs(module: Module) -> frozenset[str]:
-    """Return what the module's object may leave undefined: what its definitions mention and it does
-    not define."""
+    """Return what the module's object may leave undefined: what definitions mention."""
     mentioned = {n for e in module.entities.values() if e.is_defined for n in e.names}
     elsewhere = (e for n, e in module.entities.items() if not e.is_defined and n in mentioned)
     by_ir = {_LIBM.sub(_libm_name, e.symbol) for e in elsewhere if not _is_inner(e.symbol)}
@@ -131,8 +128,7 @@ def _libm_name(intrinsic: re.Match[str]) -> str:
 
 
 def eager_reason(module: Module) -> Reason | None:
-    """Return why the module must be compiled eagerly, or None. The rules are those of C++ blobs,
-    and some that only IR needs."""
+    """Return why the module must be eager, or None. Some rules are those of C++ blobs."""
     if len(_only_wanted(module)) < len(module.assembler):
         return Reason(Kind.IR_ASSEMBLER)
     data = [
@@ -157,8 +153,7 @@ def eager_reason(module: Module) -> Reason | None:
 
 
 def _initializer_calls(module: Module) -> list[str]:
-    """Return what the module's start-up and tear-down code refers to, apart from what every file's
-    does."""
+    """Return what start-up and tear-down code refers to, apart from what every file's does."""
     found: dict[str, None] = {}
     seen: set[str] = set()
     todo = [n for lead in _RUN_AT_LOAD if lead in module.entities for n in module.entities[lead].names]

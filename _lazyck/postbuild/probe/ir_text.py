@@ -66,8 +66,7 @@ class _Open:
 
 @dataclass(frozen=True)
 class Module:
-    """Holds all entities by the name that they have in the IR, and the statements of assembler
-    outside of functions."""
+    """Holds all entities by their names in the IR, and assembler outside of functions."""
 
     entities: dict[str, Entity]
     assembler: tuple[str, ...]
@@ -157,8 +156,7 @@ def _take(opened: _Open, kind: str, word: str, at: int) -> None:
 
 
 def _group_end(text: str, at: int, opener: str) -> int:
-    """Return where the bracket that was opened before `at` is closed. Brackets of other kinds
-    balance within."""
+    """Return where the bracket opened before `at` is closed. Others balance within."""
     depth = 1
     closer = _GROUP_ENDS[opener]
     for found in _GROUPS[opener].finditer(text, at):

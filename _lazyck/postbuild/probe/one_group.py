@@ -1,5 +1,4 @@
-"""Probes one group of blobs (same toolchain, flags and environment): preprocess, parse, one
-compile, and retries."""
+"""Probes one group of blobs: preprocess, parse, one compile, and retries."""
 
 from __future__ import annotations
 
@@ -65,16 +64,14 @@ class Answers:
         return {s for s, answer in self.found.items() if answer.compiled or not answer.eager} | self.doubts.keys()
 
     def learnt(self) -> dict[str, Any]:
-        """Return for the store what is new. Compiles that failed are left out, since they may have
-        lacked memory."""
+        """Return what is new for the store: no failed compiles, which may have lacked memory."""
         failed = {s for s in self.doubts if self.found[s].eager and not self.found[s].compiled}
         fresh = self.found.keys() - self.recalled - failed
         return {self.keys[s]: a.as_json() for s, a in self.found.items() if s in self.keys and s in fresh}
 
 
 def probe_group(group: Group, work: Path, learnt: Mapping[str, Any] | None = None) -> Answers:
-    """Probe all sources of `group` but those of which `learnt`, by key, has the answer. Writes
-    below `work` only."""
+    """Probe all sources of `group` but those in `learnt`, by key. Writes below `work` only."""
     work.mkdir(parents=True, exist_ok=True)
     answers = Answers()
     texts = {source: preprocess.read_source(source) for source in group.sources}
@@ -125,8 +122,7 @@ def _preprocess(
 
 @dataclass(frozen=True)
 class _Cluster:
-    """Holds sources that read shared headers alike. `forget` are the macros to take back after each
-    of them."""
+    """Holds sources that read headers alike, and the macros to `forget` after each."""
 
     sources: list[str]
     forget: dict[str, set[str]]
@@ -169,8 +165,7 @@ def _clusters(
 
 
 def _skeletons(split: preprocess.Split, directives: Mapping[str, tuple[str, ...]]) -> Callable[[str], str]:
-    """Return what makes skeletons of sources, one for all those in a directory that have equal
-    directives."""
+    """Return what makes skeletons, one for all in a directory that have equal directives."""
     known: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def of(source: str) -> str:
@@ -251,8 +246,7 @@ def _recall(group: Group, split: preprocess.Split, answers: Answers, learnt: Map
 
 
 def _headers_declare_managed(batch: Path, own: Iterable[str]) -> bool:
-    """Return whether a preprocessed batch declares managed variables that are not in the sources'
-    `own` texts."""
+    """Return whether a batch declares managed variables besides the sources' `own` texts."""
     return bound.declares_managed(preprocess.read_source(batch)) > sum(map(bound.declares_managed, own))
 
 
@@ -300,8 +294,7 @@ class _Declared:
 
 
 def _understand(source: str, text: str, answers: Answers, declared: _Declared, *, is_c: bool) -> list[Declaration]:
-    """Return the declarations to probe for one blob. There are none if the answer is known, or if
-    only its object can give it."""
+    """Return a blob's declarations to probe. There are none if they would tell no more."""
     try:
         declarations = parse(text, is_c=is_c)
     except Unsupported as e:

@@ -54,8 +54,7 @@ class Split:
 
 
 def read_source(path: str | Path) -> str:
-    """Return a source file's text. Return an empty string if it cannot be read, which the compiler
-    will say better."""
+    """Return a file's text, empty if it cannot be read, which the compiler will say better."""
     try:
         return Path(path).read_bytes().decode("utf-8", "surrogateescape")
     except OSError:
@@ -104,14 +103,12 @@ def depends_on_batch(text: str) -> str:
 
 
 def directives_of(text: str) -> tuple[str, ...]:
-    """Return the directive lines of a source file, with comments. They are equal for blobs that
-    read headers alike."""
+    """Return the directive lines of a source, equal for blobs that read headers alike."""
     return tuple(_DIRECTIVE_LINE.findall(text)) if "#" in text else ()
 
 
 def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> tuple[str, dict[int, str]]:
-    """Return (unit that includes all blobs and forgets each one's `macros` after it, blob per line
-    of the unit)."""
+    """Return (unit with all blobs that forgets the `macros` of each, blob per line of it)."""
     lines: list[str] = []
     where: dict[int, str] = {}
     for blob in blobs:

@@ -186,8 +186,7 @@ def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
 
 @lru_cache(maxsize=256)
 def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> bool:
-    """Return whether a word of the command, or a variable, may name a file relative to the working
-    directory."""
+    """Return whether a word or variable may name a file relative to the working directory."""
     lists = (value for name, value in variables if value and name in (*toolchain.header_env, *toolchain.search_env))
     if any(not directory.startswith("/") for value in lists for directory in value.split(":")):
         return True
@@ -236,15 +235,13 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
 
 
 def _is_plain(group: Group) -> bool:
-    """Return whether objects of the project's own commands show all that the blobs define, and cost
-    one compile."""
+    """Return whether the project's own objects show all symbols, and cost one compile."""
     items = group.toolchain.table.split(group.base[1:])
     return group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
 
 
 def _own_text(group: Group, source: str, output: Path) -> str:
-    """Return the preprocessed text of a blob alone, or an empty string if it does not
-    preprocess."""
+    """Return the preprocessed text of a blob alone, empty if it does not preprocess."""
     batch = output.with_suffix(f".batch{group.suffix}")
     if group.preprocess(batch, output, f'#include "{source}"\n').status != 0:
         return ""
@@ -264,8 +261,7 @@ def _content_keys(group: Group, answers: Answers, files: frozenset[str]) -> dict
 
 
 def _headers(group: Group, work: Path, answer: Answers) -> tuple[frozenset[str], dict[str, str]]:
-    """Return (files that the group's blobs read, blobs for which they cannot be listed and the
-    error)."""
+    """Return (files that the group reads, blobs for which they cannot be listed and why)."""
     readers = answer.readers()
     sources = [s for s in group.sources if s in readers]
     found = set(answer.files)

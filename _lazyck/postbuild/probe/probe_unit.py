@@ -54,8 +54,7 @@ class Unit:
     kernels: dict[str, bool] = field(default_factory=dict)
 
     def kernel_in(self, section: str) -> bool | None:
-        """Return whether the kernels in `section` are instances, or None if it is no section of
-        kernels."""
+        """Return whether the kernels in `section` are instances, or None without kernels."""
         if section.startswith((_KERNELS, _KERNEL_INSTANCES)):
             return section.startswith(_KERNEL_INSTANCES)
         return self.kernels.get(section)
@@ -144,8 +143,7 @@ def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
 
 
 def _renames(kept: Mapping[int, Sequence[Declaration]]) -> dict[int, set[str]]:
-    """Return, per blob, the private names that must be made unique: all but those which every blob
-    defines alike."""
+    """Return, per blob, the private names to be made unique: all that differ between blobs."""
     variants: dict[str, dict[int, tuple[tuple[str, ...], ...]]] = {}
     apart: set[str] = set()  # equal text, yet a different type in every file
     for b, declarations in kept.items():
@@ -204,8 +202,7 @@ def instantiates_a_kernel(d: Declaration) -> bool:
 
 
 def _definition(head: str, initializers: str, section: str) -> str:
-    """Return the head with an empty body, placed in `section`. A constructor's has its member
-    `initializers`."""
+    """Return the head with an empty body in `section`, and a constructor's `initializers`."""
     prefixes, rest = template_prefixes(head)
     start = _ATTRIBUTES.match(rest)
     at = start.end() if start else 0

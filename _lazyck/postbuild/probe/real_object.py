@@ -126,8 +126,7 @@ def judge(
 
 
 def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
-    """Return those of `functions` that are another name of an earlier one, each followed by the
-    earlier one."""
+    """Return those of `functions` that are aliases, each followed by the first of its names."""
     first: dict[tuple[int, int], str] = {}
     found: list[str] = []
     for s in table:

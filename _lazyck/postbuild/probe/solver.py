@@ -1,5 +1,4 @@
-"""Compiles the probe units of a cluster of blobs. If a unit does not compile, the blobs at fault
-are set apart."""
+"""Compiles the probe units of a cluster of blobs, and sets the blobs at fault apart."""
 
 from __future__ import annotations
 
