@@ -39,6 +39,7 @@ from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.group import Group, first_error, rule_files
 from _lazyck.postbuild.probe.preprocess import macros_of, read_source, render_batch
 from _lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.toolchains.base import SourceCompile
 
 _FILE = "proved"
 _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
@@ -201,7 +202,8 @@ def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord
     lacking: set[str] = set()
     reason: Reason | None = None
     group = case.group
-    for argv in group.toolchain.dependencies(words, str(batch), str(output), group.archs, cwd=str(work), env=env):
+    job = SourceCompile(words, str(batch), str(output), group.archs, str(work), env)
+    for argv in group.toolchain.dependencies(job):
         result = proc.run(argv, cwd=work, env=env)
         if result.status != 0:
             reason = Reason(Kind.NOT_PREPROCESSED, first_error(result.stdout + result.stderr))

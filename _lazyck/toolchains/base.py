@@ -48,6 +48,19 @@ class TextCompile:
     hides_instances: bool = False
 
 
+@dataclass(frozen=True)
+class SourceCompile:
+    """A compile of `source` to `output`, for a toolchain to make others of. `base` is the compiler
+    and its options (see `Toolchain.base_words`). With `env`, in `cwd`, a driver says its steps."""
+
+    base: tuple[str, ...]
+    source: str
+    output: str
+    archs: Sequence[str] = ()
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+
+
 class Toolchain(ABC):
     """The option tables, arch detection and recipes of one family of compilers. Stateless."""
 
@@ -70,7 +83,6 @@ class Toolchain(ABC):
     # language (the value of -x) → toolchain whose recipes its compiles follow (empty: this one), or
     # `!` and a reason code if there are no recipes
     languages: ClassVar[Mapping[str, str]]
-    # source suffix → toolchain, if it is another one
     # source suffix → toolchain, if it is another one
     foreign_suffixes: ClassVar[Mapping[str, str]] = {}
     written_in: Literal["c++", "llvm-ir"] = "c++"  # what its sources are probed as
@@ -226,78 +238,36 @@ class Toolchain(ABC):
         return kept | dict(self.base_env(cmd) if for_base else cmd.call.env)
 
     @abstractmethod
-    def host_preprocess_command(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> tuple[str, ...]:
-        """Return the argv that preprocesses `source` for the host, with line markers. Raises
+    def host_preprocess_command(self, job: SourceCompile) -> tuple[str, ...]:
+        """Return the argv that preprocesses the source for the host, with line markers. Raises
         `LazyckError`."""
 
     @abstractmethod
-    def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        """Return the argv that makes a host-only object of `source`, unoptimized, with warnings
-        off.
+    def host_compile(self, job: SourceCompile, *, is_settling: bool = False) -> tuple[str, ...]:
+        """Return the argv that makes a host-only object with warnings off, unoptimized unless
+        `is_settling`: then its symbols are those that the recipe gives.
 
         Functions that the options in `base` hide become protected, which tells them from those that
         the source hides.
         """
-
-    def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        """Return the argv that makes a host-only object of `source` whose symbols are those that
-        the recipe gives."""
-        return self.host_compile(base, source, output, archs)
 
     def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
         """Return options that keep `compiler` (an argv prefix) from stopping after some number of
         errors."""
         return ()
 
-    def device_dependencies(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> list[tuple[str, ...]]:
+    def device_dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
         """Return argvs, each of which writes to `output` a make rule of all that device passes
         read. The caller reads the file after each."""
         return []
 
     @abstractmethod
-    def dependencies(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> list[tuple[str, ...]]:
+    def dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
         """Return an argv for every pass over `source`, each of which writes to `output` a make rule
         of all that the pass reads. The caller reads the file after each. A header that is not found
         is no error: the rule names it as `source` does."""
 
-    def text_compile(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        is_c: bool,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> TextCompile | None:
+    def text_compile(self, job: SourceCompile, *, is_c: bool) -> TextCompile | None:
         """Return how to do what `host_compile` does for a `source` that is preprocessed and
         `readable`, or None if only the toolchain's own driver can do it."""
         return None

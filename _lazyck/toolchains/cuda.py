@@ -15,7 +15,7 @@ from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.config import environment
 from _lazyck.errors import BuildError, CommandError, ToolchainError, UsageError
 from _lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, nvcc_options
-from _lazyck.toolchains.base import Found, TextCompile, Toolchain, accepts
+from _lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain, accepts
 from _lazyck.toolchains.check import Check, State
 from _lazyck.toolchains.gnu import TABLE, own_library_items
 from _lazyck.toolchains.options import Item, join
@@ -214,77 +214,46 @@ class CudaToolchain(Toolchain):
     def _flags_for(self, archs: Sequence[str]) -> list[str]:
         return [flag.replace(abi.PH_ARCH, arch) for arch in archs for flag in self.arch_flags]
 
-    def host_preprocess_command(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> tuple[str, ...]:
+    def host_preprocess_command(self, job: SourceCompile) -> tuple[str, ...]:
         # `nvcc -E` runs the device pass. The host pass is a step of a compile.
-        steps = self._preprocessing(base, source, archs, cwd, env)
+        steps = self._preprocessing(job)
         step = next((s for s in steps if not any(word.startswith("-D__CUDA_ARCH__=") for word in s)), None)
         if step is None:
-            raise BuildError(f"{base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version")
-        step[step.index("-o") + 1] = output
+            raise BuildError(
+                f"{job.base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version"
+            )
+        step[step.index("-o") + 1] = job.output
         return tuple(step)
 
-    def dependencies(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> list[tuple[str, ...]]:
+    def dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
         # nvcc has no -MG, but its steps are those of gcc.
-        return [_listing(step, output, "-MG") for step in self._preprocessing(base, source, archs, cwd, env)]
+        return [_listing(step, job.output, "-MG") for step in self._preprocessing(job)]
 
-    def _preprocessing(
-        self,
-        base: Sequence[str],
-        source: str,
-        archs: Sequence[str],
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-    ) -> list[list[str]]:
+    def _preprocessing(self, job: SourceCompile) -> list[list[str]]:
         """Return the preprocessing steps of a compile, for the host and for each arch. Only
         --dryrun shows them."""
         # --threads is left out: with it, nvcc 12.4's --dryrun tries to read the output of its own
         # steps, and fails.
-        words = join(i for i in self.table.split(base[1:]) if i.name not in _both("-t"))
-        argv = (base[0], *words, *self._flags_for(archs), "-w", "--dryrun", "-c", source, "-o", source + ".o")
-        shown = proc.run(argv, cwd=cwd, env=env)
+        words = join(i for i in self.table.split(job.base[1:]) if i.name not in _both("-t"))
+        steps = ("-w", "--dryrun", "-c", job.source, "-o", job.source + ".o")
+        argv = (job.base[0], *words, *self._flags_for(job.archs), *steps)
+        shown = proc.run(argv, cwd=job.cwd, env=job.env)
         if shown.status != 0:
             raise CommandError("asking nvcc for its steps", argv, shown.status, shown.stdout + shown.stderr)
-        return [step for step in _steps(shown.stderr, env) if "-E" in step and "-o" in step]
+        return [step for step in _steps(shown.stderr, job.env) if "-E" in step and "-o" in step]
 
-    def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        slow = _both("-O", "-Ofc") | _DEBUGGING
-        kept = [i for i in self.table.split(base[1:]) if i.name not in slow]
-        words = join(_without_hiding(kept))
-        flags = (*self.host_only, "-Xcompiler", "-O0", "-w", "-c", source, "-o", output)
-        return (base[0], *words, *self._flags_for(archs[:1]), *self._protecting(base), *flags)
+    def host_compile(self, job: SourceCompile, *, is_settling: bool = False) -> tuple[str, ...]:
+        dropped = _DEBUGGING if is_settling else _both("-O", "-Ofc") | _DEBUGGING
+        words = join(_without_hiding(i for i in self.table.split(job.base[1:]) if i.name not in dropped))
+        protecting = ("-Xcompiler", "-fvisibility=protected") if self.hides_symbols(job.base) else ()
+        flags = (*self.host_only, "-Xcompiler", "-fPIC" if is_settling else "-O0")
+        to = ("-w", "-c", job.source, "-o", job.output)
+        return (job.base[0], *words, *self._flags_for(job.archs[:1]), *protecting, *flags, *to)
 
-    def text_compile(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        is_c: bool,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> TextCompile | None:
+    def text_compile(self, job: SourceCompile, *, is_c: bool) -> TextCompile | None:
         # Runs only the last step of a compile: the cudafe++ before it takes most of the time.
-        shown = proc.run([*self.host_compile(base, source, output, archs), "--dryrun"], cwd=cwd, env=env)
-        steps = _steps(shown.stderr, env)
+        shown = proc.run([*self.host_compile(job), "--dryrun"], cwd=job.cwd, env=job.env)
+        steps = _steps(shown.stderr, job.env)
         front = next((s for s in steps if os.path.basename(s[0]).startswith("cudafe++")), [])
         back = next((s for s in steps if "-c" in s and any(w.endswith(".cudafe1.cpp") for w in s)), [])
         if shown.status != 0 or not front or not back:
@@ -293,48 +262,21 @@ class CudaToolchain(Toolchain):
         at = rest.index("-o")
         words = join(i for i in TABLE.split((*rest[:at], *rest[at + 2 :])) if i.role is not Role.LANGUAGE)
         faster = host_text.fewer_collections((compiler,))
-        argv = (
-            compiler,
-            *words,
-            "-g0",
-            "-w",
-            "-fpermissive",
-            *faster,
-            *host_text.language(is_c=is_c),
-            source,
-            "-o",
-            output,
-        )
+        flags = ("-g0", "-w", "-fpermissive", *faster, *host_text.language(is_c=is_c))
+        argv = (compiler, *words, *flags, job.source, "-o", job.output)
         hides_kernels = "--device-hidden-visibility" in front
         return TextCompile(argv, hides_kernels, hides_kernels or "--static-host-stub" in front)
 
     def readable(self, text: str) -> str:
         return host_text.readable_by_host(text)
 
-    def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        kept = [i for i in self.table.split(base[1:]) if i.name not in _DEBUGGING]
-        flags = (*self.host_only, "-Xcompiler", "-fPIC", "-w", "-c", source, "-o", output)
-        return (base[0], *join(_without_hiding(kept)), *self._flags_for(archs[:1]), *self._protecting(base), *flags)
-
-    def _protecting(self, base: Sequence[str]) -> tuple[str, ...]:
-        return ("-Xcompiler", "-fvisibility=protected") if self.hides_symbols(base) else ()
-
     def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
         return ("-Xcudafe", "--error_limit=100000")
 
-    def device_dependencies(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> list[tuple[str, ...]]:
+    def device_dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
         # `nvcc -M` covers every pass at once, but half of its work is the host's.
-        steps = self._preprocessing(base, source, archs, cwd, env)
-        return [_listing(step, output) for step in steps if any(w.startswith("-D__CUDA_ARCH__=") for w in step)]
+        steps = self._preprocessing(job)
+        return [_listing(step, job.output) for step in steps if any(w.startswith("-D__CUDA_ARCH__=") for w in step)]
 
     def _host_items(self, base: Sequence[str]) -> list[Item]:
         items = []

@@ -8,7 +8,7 @@ from typing import ClassVar
 from _lazyck import abi
 from _lazyck.abi import Mode, Role
 from _lazyck.command import LinkCommand
-from _lazyck.toolchains.base import Toolchain, accepts
+from _lazyck.toolchains.base import SourceCompile, Toolchain, accepts
 from _lazyck.toolchains.options import Item, OptionTable, Rule, join
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
@@ -202,64 +202,19 @@ class GnuToolchain(Toolchain):
     own_archives = frozenset({"libgcc.a", "libgcc_eh.a"})
     _dropped = DEPEND_FLAGS | SAVE_TEMPS
 
-    def host_preprocess_command(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> tuple[str, ...]:
-        return (*base, *self.host_only, "-w", "-E", source, "-o", output)
+    def host_preprocess_command(self, job: SourceCompile) -> tuple[str, ...]:
+        return (*job.base, *self.host_only, "-w", "-E", job.source, "-o", job.output)
 
-    def dependencies(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> list[tuple[str, ...]]:
-        return [(*base, *self.host_only, "-w", "-M", "-MG", "-MF", output, source)]
+    def dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
+        return [(*job.base, *self.host_only, "-w", "-M", "-MG", "-MF", job.output, job.source)]
 
-    def host_compile(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
+    def host_compile(self, job: SourceCompile, *, is_settling: bool = False) -> tuple[str, ...]:
         # -flto would leave no symbols to read, and sanitizers would only take time.
-        kept = own_library_items(self.table.split(base[1:]))
-        return (
-            base[0],
-            *join(kept),
-            *self.host_only,
-            *self._protecting(base),
-            "-O0",
-            "-g0",
-            "-w",
-            "-c",
-            source,
-            "-o",
-            output,
-        )
-
-    def host_settle(self, base: Sequence[str], source: str, output: str, archs: Sequence[str]) -> tuple[str, ...]:
-        kept = own_library_items(self.table.split(base[1:]))
-        return (
-            base[0],
-            *join(kept),
-            *self.host_only,
-            *self._protecting(base),
-            "-fPIC",
-            "-w",
-            "-c",
-            source,
-            "-o",
-            output,
-        )
-
-    def _protecting(self, base: Sequence[str]) -> tuple[str, ...]:
-        return ("-fvisibility=protected",) if self.hides_symbols(base) else ()
+        kept = own_library_items(self.table.split(job.base[1:]))
+        protecting = ("-fvisibility=protected",) if self.hides_symbols(job.base) else ()
+        flags = ("-fPIC",) if is_settling else ("-O0", "-g0")
+        to = ("-w", "-c", job.source, "-o", job.output)
+        return (job.base[0], *join(kept), *self.host_only, *protecting, *flags, *to)
 
     def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
         flags = ("-ferror-limit=0", "-fmax-errors=0")  # clang's and gcc's

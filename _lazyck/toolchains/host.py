@@ -12,7 +12,7 @@ from typing import ClassVar
 from _lazyck import abi, proc
 from _lazyck.errors import ToolchainError
 from _lazyck.toolchains import host_text, llvm, lookup, tool_names
-from _lazyck.toolchains.base import Found, TextCompile, accepts, machine_for
+from _lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for
 from _lazyck.toolchains.check import Check, State, install_line
 from _lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
 
@@ -54,19 +54,9 @@ class HostToolchain(GnuToolchain):
         **dict.fromkeys(MODULES, "!modules"),
     }
 
-    def text_compile(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        is_c: bool,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> TextCompile | None:
-        *words, compile_only, _, to, _ = self.host_compile(base, source, output, archs)
-        more = (*self.all_errors((base[0],)), *host_text.fewer_collections((base[0],)))
+    def text_compile(self, job: SourceCompile, *, is_c: bool) -> TextCompile | None:
+        *words, compile_only, source, to, output = self.host_compile(job)
+        more = (*self.all_errors(job.base[:1]), *host_text.fewer_collections(job.base[:1]))
         return TextCompile((*words, *more, compile_only, *host_text.language(is_c=is_c), source, to, output))
 
     def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:

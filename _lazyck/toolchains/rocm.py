@@ -11,7 +11,7 @@ from _lazyck import abi, proc
 from _lazyck.errors import ToolchainError, UsageError
 from _lazyck.toolchains import lookup, rocm_checks
 from _lazyck.toolchains import rocm_places as places
-from _lazyck.toolchains.base import Found, accepts
+from _lazyck.toolchains.base import Found, SourceCompile, accepts
 from _lazyck.toolchains.check import Check, State
 from _lazyck.toolchains.gnu import GnuToolchain
 
@@ -181,34 +181,15 @@ class RocmToolchain(GnuToolchain):
             return [Check("compiler", State.MISSING, why, "export HIP_PLATFORM=amd")]
         return [*super().checks(found, env), *rocm_checks.checks(found, self.present_archs(found, env), env)]
 
-    def device_dependencies(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> list[tuple[str, ...]]:
+    def device_dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
         # Since clang 20, the driver takes the file of a device-only rule for a temporary one, so
         # the file is also named directly to the compiler proper.
-        named = ("-MF", output, "-Xclang", "-dependency-file", "-Xclang", output)
-        common = (*base, "--cuda-device-only", "-w", "-M", *named, source)
-        return [(*common, f"--offload-arch={arch}") for arch in archs] or [common]
+        named = ("-MF", job.output, "-Xclang", "-dependency-file", "-Xclang", job.output)
+        common = (*job.base, "--cuda-device-only", "-w", "-M", *named, job.source)
+        return [(*common, f"--offload-arch={arch}") for arch in job.archs] or [common]
 
-    def dependencies(
-        self,
-        base: Sequence[str],
-        source: str,
-        output: str,
-        archs: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> list[tuple[str, ...]]:
-        host = super().dependencies(base, source, output, archs, cwd=cwd, env=env)
-        return [*host, *((*argv, "-MG") for argv in self.device_dependencies(base, source, output, archs))]
+    def dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
+        return [*super().dependencies(job), *((*argv, "-MG") for argv in self.device_dependencies(job))]
 
     def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         # Clang makes the identity of a file with device code of the file's real path.

@@ -15,7 +15,7 @@ from _lazyck.abi import Mode
 from _lazyck.command import CompileCommand, Invocation, LinkCommand
 from _lazyck.errors import UsageError
 from _lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
-from _lazyck.toolchains.base import identity_of
+from _lazyck.toolchains.base import SourceCompile, identity_of
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
 
@@ -254,9 +254,9 @@ def test_host_commands_run(tmp_path: Path) -> None:
     (tmp_path / "k.cpp").write_text('#include "k.h"\nint k() { int unused; return N; }\n')
     (tmp_path / "k.h").write_text("#define N 3\n")
     first = ("/usr/bin/g++", "-Werror", "-Wall", "-I", str(tmp_path), "-flto")
-    subprocess.run(HOST.host_preprocess_command(first, "k.cpp", "k.ii", ()), cwd=tmp_path, check=True)
+    subprocess.run(HOST.host_preprocess_command(SourceCompile(first, "k.cpp", "k.ii")), cwd=tmp_path, check=True)
     assert "return 3;" in (tmp_path / "k.ii").read_text() and '# 1 "k.h" 1' in (tmp_path / "k.ii").read_text()
-    subprocess.run(HOST.host_compile(first, "k.cpp", "k.o", ()), cwd=tmp_path, check=True)
+    subprocess.run(HOST.host_compile(SourceCompile(first, "k.cpp", "k.o")), cwd=tmp_path, check=True)
     shown = subprocess.run(["nm", "k.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert "T _Z1kv" in shown
 
@@ -275,11 +275,11 @@ def test_nvcc_commands_run(tmp_path: Path) -> None:
     first = (*found.compiler, "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-Xcompiler=-Wall")
     first = (*first, "--threads", "2")  # changes what --dryrun shows, and makes that of nvcc 12.4 fail
     env = dict(os.environ)
-    argv = CUDA.host_preprocess_command(first, "k.cu", "k.ii", ("80",), cwd=str(tmp_path), env=env)
+    argv = CUDA.host_preprocess_command(SourceCompile(first, "k.cu", "k.ii", ("80",), str(tmp_path), env))
     subprocess.run(argv, cwd=tmp_path, check=True)
     assert "*p = 2" in (tmp_path / "k.ii").read_text()
-    subprocess.run(CUDA.host_compile(first, "k.cu", "k.o", ("80", "90")), cwd=tmp_path, check=True)
-    (depend,) = CUDA.device_dependencies(first, "k.cu", "k.d", ("80",), cwd=str(tmp_path), env=env)
+    subprocess.run(CUDA.host_compile(SourceCompile(first, "k.cu", "k.o", ("80", "90"))), cwd=tmp_path, check=True)
+    (depend,) = CUDA.device_dependencies(SourceCompile(first, "k.cu", "k.d", ("80",), str(tmp_path), env))
     subprocess.run(depend, cwd=tmp_path, check=True)
     assert "device.h" in (tmp_path / "k.d").read_text()
     recipe = CUDA.recipe_words(first)

@@ -12,7 +12,7 @@ from pathlib import Path
 from _lazyck import proc
 from _lazyck.command import CompileCommand
 from _lazyck.toolchains import Toolchain
-from _lazyck.toolchains.base import TextCompile
+from _lazyck.toolchains.base import SourceCompile, TextCompile
 
 _ERROR = re.compile(r"\berror\b[^:\n]{0,12}:", re.IGNORECASE)
 
@@ -36,9 +36,14 @@ class Group:
     def compile(
         self, source: Path | str, output: Path, extra: Sequence[str] = (), *, is_settling: bool = False
     ) -> proc.Result:
-        """Compile for the host, with the optimization that symbols depend on if `is_settling`."""
-        how = self.toolchain.host_settle if is_settling else self.toolchain.host_compile
-        return self.run((*how(self.base, str(source), str(output), self.archs), *extra))
+        """Compile for the host. With `is_settling`, use the optimization that the object's symbols
+        depend on."""
+        argv = self.toolchain.host_compile(self.of(source, output), is_settling=is_settling)
+        return self.run((*argv, *extra))
+
+    def of(self, source: Path | str, output: Path) -> SourceCompile:
+        """Return the compile of a source of this group."""
+        return SourceCompile(self.base, str(source), str(output), self.archs, self.cwd, self.env)
 
     def run(self, argv: Sequence[str]) -> proc.Result:
         """Run a command where and as the project would."""
@@ -47,9 +52,7 @@ class Group:
     def text_compile(self, source: Path, output: Path) -> TextCompile | None:
         """Return how to compile preprocessed text for the host, or None if that takes the
         toolchain's own driver."""
-        return self.toolchain.text_compile(
-            self.base, str(source), str(output), self.archs, is_c=self.is_c, cwd=self.cwd, env=self.env
-        )
+        return self.toolchain.text_compile(self.of(source, output), is_c=self.is_c)
 
     @property
     def is_c(self) -> bool:
@@ -60,10 +63,7 @@ class Group:
         """Preprocess `source`, into which `text` is written first if it is given."""
         if text:
             source.write_text(text, encoding="utf-8", errors="surrogateescape")
-        argv = self.toolchain.host_preprocess_command(
-            self.base, str(source), str(output), self.archs, cwd=self.cwd, env=self.env
-        )
-        return self.run(argv)
+        return self.run(self.toolchain.host_preprocess_command(self.of(source, output)))
 
 
 def first_error(said: str) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from _lazyck import proc, toolchains
+from _lazyck import toolchains
 from _lazyck.command import CompileCommand
 from _lazyck.config import environment
 from _lazyck.postbuild.bundle import Contents
@@ -287,11 +287,8 @@ def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: di
     batch, output = work / f"device{group.suffix}", work / "device.d"
     batch.write_text("".join(f'#include "{s}"\n' for s in sources), encoding="utf-8", errors="surrogateescape")
     found: set[str] = set()
-    passes = group.toolchain.device_dependencies(
-        group.base, str(batch), str(output), group.archs, cwd=group.cwd, env=group.env
-    )
-    for argv in passes:
-        result = proc.run(argv, cwd=group.cwd, env=group.env)
+    for argv in group.toolchain.device_dependencies(group.of(batch, output)):
+        result = group.run(argv)
         if result.status != 0:
             if len(sources) == 1:
                 unlisted[sources[0]] = first_error(result.stdout + result.stderr)
