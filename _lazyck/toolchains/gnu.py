@@ -9,7 +9,7 @@ from _lazyck import abi
 from _lazyck.abi import Mode, Role
 from _lazyck.command import LinkCommand
 from _lazyck.toolchains.base import SourceCompile, Toolchain, accepts
-from _lazyck.toolchains.options import Item, OptionTable, Rule, join
+from _lazyck.toolchains.options import Item, OptionTable, Rule, join, rules_of
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
 
@@ -57,62 +57,71 @@ _QUERIES = (
     # options of hipcc itself
     "--short-version --cxxflags --ldflags"
 )
-# Rows of options and a reason: the real compiler runs whether or not it is a compile.
-_REFUSED = (
-    ("-E --preprocess", "preprocess"),
-    ("-S --assemble", "assembly"),
-    ("-M -MM --dependencies --user-dependencies", "dependencies"),
-    ("-fsyntax-only", "syntax-only"),
-    ("-###", "dry-run"),
-    (
-        "-emit-ast --analyze --precompile -rewrite-objc -verify-pch -extract-api --genco --emit-static-lib",
-        "other-output",
-    ),
-    ("-cc1 -cc1as -cc1gen-reproducer", "unsupported-option"),
-    ("--", "unsupported-option"),
-    ("-r -Wl,-r -Wl,--relocatable", "relocatable-link"),
-)
 # Counters and notes are written beside the object, and profiles are found by its name.
 PROFILING = (
     "--coverage -coverage -fcoverage-mapping -fcondition-coverage -ftest-coverage -fprofile-arcs -fprofile-generate "
     "-fcs-profile-generate -fprofile-use -fprofile-instr-generate -fprofile-instr-use -fprofile-sample-use "
     "-fauto-profile -fbranch-probabilities -fprofile-values -fvpt"
 )
-# Rows of options and a reason: the real compiler runs if it is a compile.
-_REFUSED_COMPILE = (
-    (PROFILING, "profiling"),
-    (
-        "-fmodules -fmodules-ts -fcxx-modules -fmodule-only -fmodule-header -fmodule-output -fmodule-lazy "
-        "-fimplicit-modules -fimplicit-module-maps -fbuiltin-module-map",
-        "modules",
-    ),
-    ("-emit-llvm", "other-output"),
-    (
-        "--cuda-device-only --cuda-host-only --offload-device-only --offload-host-only -fembed-bitcode",
-        "other-output",
-    ),
-    ("-fgpu-rdc -fcuda-rdc", "relocatable-device-code"),
-    ("-gsplit-dwarf -gsplit-dwarf=split", "split-debug"),
-    ("-m32 -mx32 -m16 -miamcu -mabi=ilp32 -mbig-endian", "other-machine"),
+_PROFILING_VALUES = (
+    "-fprofile-generate= -fcs-profile-generate= -fprofile-use= -fprofile-instr-generate= -fprofile-instr-use= "
+    "-fprofile-sample-use= -fauto-profile= -fprofile-list="
 )
-_DEPEND = (
-    (Role.DEPEND, "-MD --write-dependencies"),
-    (Role.DEPEND_USER, "-MMD --write-user-dependencies"),
-    (Role.DEPEND_PHONY, "-MP"),
+_MODULE_OPTIONS = (
+    "-fmodules -fmodules-ts -fcxx-modules -fmodule-only -fmodule-header -fmodule-output -fmodule-lazy "
+    "-fimplicit-modules -fimplicit-module-maps -fbuiltin-module-map"
 )
-_REFUSED_COMPILE_PREFIX = (
-    (
-        "-fmodule-file= -fmodule-header= -fmodule-output= -fmodule-mapper= -fmodule-map-file= -fprebuilt-module-path= "
-        "-fmodule-name=",
-        "modules",
-    ),
-    (
-        "-fprofile-generate= -fcs-profile-generate= -fprofile-use= -fprofile-instr-generate= -fprofile-instr-use= "
-        "-fprofile-sample-use= -fauto-profile= -fprofile-list=",
-        "profiling",
-    ),
+_MODULE_VALUES = (
+    "-fmodule-file= -fmodule-header= -fmodule-output= -fmodule-mapper= -fmodule-map-file= -fprebuilt-module-path= "
+    "-fmodule-name="
 )
-_REFUSED_COMPILE_SEPARATE = (("-working-directory -wrapper -specs", "unsupported-option"),)
+_DEPEND_VALUES = ((Role.DEPEND_FILE, "-MF"), (Role.DEPEND_TARGET, "-MT"), (Role.DEPEND_QUOTED, "-MQ"))
+_ROWS = (
+    # The real compiler runs whether or not these are options of a compile.
+    (E, Role.REFUSE, _QUERIES, "query"),
+    (P, Role.REFUSE, "--help= -print-file-name= -print-prog-name= --print-file-name= --print-prog-name=", "query"),
+    (E, Role.REFUSE, "-E --preprocess", "preprocess"),
+    (E, Role.REFUSE, "-S --assemble", "assembly"),
+    (E, Role.REFUSE, "-M -MM --dependencies --user-dependencies", "dependencies"),
+    (E, Role.REFUSE, "-fsyntax-only", "syntax-only"),
+    (E, Role.REFUSE, "-###", "dry-run"),
+    (E, Role.REFUSE, "-emit-ast --analyze --precompile -rewrite-objc -verify-pch -extract-api", "other-output"),
+    (E, Role.REFUSE, "--genco --emit-static-lib", "other-output"),
+    (E, Role.REFUSE, "-cc1 -cc1as -cc1gen-reproducer --", "unsupported-option"),
+    (E, Role.REFUSE, "-r -Wl,-r -Wl,--relocatable", "relocatable-link"),
+    # The real compiler runs if it is a compile.
+    (E, Role.REFUSE_COMPILE, PROFILING, "profiling"),
+    (P, Role.REFUSE_COMPILE, _PROFILING_VALUES, "profiling"),
+    (E, Role.REFUSE_COMPILE, _MODULE_OPTIONS, "modules"),
+    (P, Role.REFUSE_COMPILE, _MODULE_VALUES, "modules"),
+    (E, Role.REFUSE_COMPILE, "-emit-llvm --cuda-device-only --cuda-host-only", "other-output"),
+    (E, Role.REFUSE_COMPILE, "--offload-device-only --offload-host-only -fembed-bitcode", "other-output"),
+    (E, Role.REFUSE_COMPILE, "-fgpu-rdc -fcuda-rdc", "relocatable-device-code"),
+    (E, Role.REFUSE_COMPILE, "-gsplit-dwarf -gsplit-dwarf=split", "split-debug"),
+    (E, Role.REFUSE_COMPILE, "-m32 -mx32 -m16 -miamcu -mabi=ilp32 -mbig-endian", "other-machine"),
+    (S, Role.REFUSE_COMPILE, "-working-directory -wrapper -specs", "unsupported-option"),
+    (P, Role.REFUSE_COMPILE, "-working-directory= -wrapper= -specs=", "unsupported-option"),
+    (E, Role.REFUSE_COMPILE, "-MG", "dependencies"),  # the compiler reports an error unless -M is there too
+    (P, Role.FLAG, "-D -U -MJ -T -objcmt- -object", ""),  # the last two begin like -o
+    (E, Role.COMPILE, "-c --compile", ""),
+    (S, Role.OUTPUT, "-o --output", ""),
+    (P, Role.OUTPUT, "-o --output=", ""),
+    (S, Role.LANGUAGE, "-x --language", ""),
+    (P, Role.LANGUAGE, "-x --language=", ""),
+    (E, Role.DEPEND, "-MD --write-dependencies", ""),
+    (E, Role.DEPEND_USER, "-MMD --write-user-dependencies", ""),
+    (E, Role.DEPEND_PHONY, "-MP", ""),
+    *((mode, role, text, "") for role, text in _DEPEND_VALUES for mode in (S, P)),
+    (P, Role.DEPEND_WORDS, "-Wp,-MD,", ""),
+    (P, Role.DEPEND_WORDS_USER, "-Wp,-MMD,", ""),
+    (P, Role.INCLUDE_OTHER, "-Wp,", ""),
+    *((mode, role, text, "") for role, text in ((Role.LIBRARY, "-l"), (Role.LIBRARY_DIR, "-L")) for mode in (S, P)),
+    (P, Role.LINKER, "-Wl,", ""),
+    (S, Role.LINKER, "-Xlinker", ""),
+    (E, Role.STATIC, "-static", ""),
+    (S, Role.TARGET, "-target --target", ""),
+    (P, Role.TARGET, "--target=", ""),
+)
 
 
 def rules() -> Iterable[Rule]:
@@ -123,45 +132,7 @@ def rules() -> Iterable[Rule]:
         yield Rule(text + "=" if text.startswith("--") else text, P, role)
     for text in _SEPARATE.split():
         yield Rule(text, S, _INCLUDES.get(text, Role.INCLUDE_OTHER if text in _FOR_OTHERS else Role.FLAG))
-    for text in ("-D", "-U", "-MJ", "-T"):
-        yield Rule(text, P)
-    for text in _QUERIES.split():
-        yield Rule(text, E, Role.REFUSE, "query")
-    for text in ("--help=", "-print-file-name=", "-print-prog-name=", "--print-file-name=", "--print-prog-name="):
-        yield Rule(text, P, Role.REFUSE, "query")
-    for table, role in ((_REFUSED, Role.REFUSE), (_REFUSED_COMPILE, Role.REFUSE_COMPILE)):
-        for texts, reason in table:
-            yield from (Rule(text, E, role, reason) for text in texts.split())
-    for texts, reason in _REFUSED_COMPILE_PREFIX:
-        yield from (Rule(text, P, Role.REFUSE_COMPILE, reason) for text in texts.split())
-    for texts, reason in _REFUSED_COMPILE_SEPARATE:
-        for text in texts.split():
-            yield Rule(text, S, Role.REFUSE_COMPILE, reason)
-            yield Rule(text + "=", P, Role.REFUSE_COMPILE, reason)
-    yield from (Rule(text, E, Role.COMPILE) for text in ("-c", "--compile"))
-    yield from (Rule(text, S, Role.OUTPUT) for text in ("-o", "--output"))
-    yield from (Rule(text, P, Role.OUTPUT) for text in ("-o", "--output="))
-    yield from (Rule(text, S, Role.LANGUAGE) for text in ("-x", "--language"))
-    yield from (Rule(text, P, Role.LANGUAGE) for text in ("-x", "--language="))
-    for role, texts in _DEPEND:
-        yield from (Rule(text, E, role) for text in texts.split())
-    yield Rule("-MG", E, Role.REFUSE_COMPILE, "dependencies")  # the compiler reports an error unless -M is there too
-    for text, role in (("-MF", Role.DEPEND_FILE), ("-MT", Role.DEPEND_TARGET), ("-MQ", Role.DEPEND_QUOTED)):
-        yield Rule(text, S, role)
-        yield Rule(text, P, role)
-    yield Rule("-Wp,-MD,", P, Role.DEPEND_WORDS)
-    yield Rule("-Wp,-MMD,", P, Role.DEPEND_WORDS_USER)
-    yield Rule("-Wp,", P, Role.INCLUDE_OTHER)
-    # Options that begin like -l, -L, -x or -o but are others.
-    yield from (Rule(text, P) for text in ("-objcmt-", "-object"))
-    for text, role in (("-l", Role.LIBRARY), ("-L", Role.LIBRARY_DIR)):
-        yield Rule(text, S, role)
-        yield Rule(text, P, role)
-    yield Rule("-Wl,", P, Role.LINKER)
-    yield Rule("-Xlinker", S, Role.LINKER)
-    yield Rule("-static", E, Role.STATIC)
-    yield from (Rule(text, S, Role.TARGET) for text in ("-target", "--target"))
-    yield Rule("--target=", P, Role.TARGET)
+    yield from rules_of(_ROWS)
 
 
 TABLE = OptionTable(rules())
@@ -236,55 +207,20 @@ class GnuToolchain(Toolchain):
         return ()
 
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
-        kept = []
-        for item in self.table.split(base[1:]):
-            if not _is_for_compiling_only(item):
-                kept.append(item)
-        return (
-            base[0],
-            *join(own_library_items(kept)),
-            "-fPIC",
-            "-shared",
-            *self._link_flags(base),
-            "-o",
-            abi.PH_OUTPUT,
-            abi.PH_INPUT,
-            "-Wl,--no-as-needed",
-            abi.PH_LIBRARY,
-        )
+        kept = own_library_items(i for i in self.table.split(base[1:]) if not _is_for_compiling_only(i))
+        own = ("-fPIC", "-shared", *self._link_flags(base), "-o", abi.PH_OUTPUT, abi.PH_INPUT)
+        return (base[0], *join(kept), *own, "-Wl,--no-as-needed", abi.PH_LIBRARY)
 
     def _link_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         return ()
 
 
-_COMPILE_ONLY = (frozenset(PATHS) - {"-B", "--sysroot", "-isysroot"}) | {
-    "-D",
-    "-U",
-    "-A",
-    "-x",
-    "--language",
-    "-Xclang",
-    "-Xpreprocessor",
-    "-Xassembler",
-    "-Xarch_device",
-    "-Xarch_host",
-    "-mllvm",
-    "-std",
-    "-nostdinc",
-    "-nostdinc++",
-    "-pedantic",
-    "-pedantic-errors",
-    "-w",
-    "-ftemplate-depth",
-    "-fconstexpr-depth",
-    "--param",
-    "-static",
-    "-shared",
-    "-pie",
-    "-fpie",
-    "-fPIE",
-    "-no-pie",
-}
+_OF_SOURCES = (
+    "-D -U -A -x --language -Xclang -Xpreprocessor -Xassembler -Xarch_device -Xarch_host -mllvm -std -nostdinc "
+    "-nostdinc++ -pedantic -pedantic-errors -w -ftemplate-depth -fconstexpr-depth --param -static -shared -pie -fpie "
+    "-fPIE -no-pie"
+)
+_COMPILE_ONLY = (frozenset(PATHS) - {"-B", "--sysroot", "-isysroot"}) | frozenset(_OF_SOURCES.split())
 
 
 def _is_for_compiling_only(item: Item) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from _lazyck.abi import Mode, Role
 from _lazyck.toolchains.gnu import PROFILING
-from _lazyck.toolchains.options import OptionTable, Rule
+from _lazyck.toolchains.options import OptionTable, Rule, rules_of
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
 
@@ -53,27 +53,28 @@ _ROLES = {
     "-Xcompiler": Role.HOST_OPTIONS,
 }
 _ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
-_REFUSED = (
-    ("--preprocess -E", "preprocess"),
-    ("--ptx -ptx --cuda -cuda --cubin -cubin --fatbin -fatbin --optix-ir -optix-ir --ltoir -ltoir", "other-output"),
-    ("--generate-dependencies -M --generate-nonsystem-dependencies -MM", "dependencies"),
-    ("--dryrun -dryrun", "dry-run"),
-    ("--help -h --version -V --list-gpu-code -code-ls --list-gpu-arch -arch-ls", "query"),
-    ("--device-link -dlink", "device-link"),
-    ("--lib -lib", "archive"),
-    ("--relocatable-link -r", "relocatable-link"),
-    ("--run -run --clean-targets -clean", "unsupported-option"),
-)
-_REFUSED_COMPILE = (
-    ("--device-c -dc --device-w -dw --extensible-whole-program -ewp --relocatable-ptx -reloc-ptx",
-     "relocatable-device-code"),
-    ("--lto -lto --dlink-time-opt -dlto --gen-opt-lto -gen-opt-lto", "relocatable-device-code"),
-    ("--fdevice-syntax-only -fdevice-syntax-only", "syntax-only"),
-)  # fmt: skip
-_DEPEND = (
-    (Role.DEPEND, "--generate-dependencies-with-compile -MD"),
-    (Role.DEPEND_USER, "--generate-nonsystem-dependencies-with-compile -MMD"),
-    (Role.DEPEND_PHONY, "--generate-dependency-targets -MP"),
+_RDC = "relocatable-device-code"
+_ROWS = (
+    (E, Role.REFUSE, "--preprocess -E", "preprocess"),
+    (E, Role.REFUSE, "--ptx -ptx --cuda -cuda --cubin -cubin --fatbin -fatbin --optix-ir -optix-ir", "other-output"),
+    (E, Role.REFUSE, "--ltoir -ltoir", "other-output"),
+    (E, Role.REFUSE, "--generate-dependencies -M --generate-nonsystem-dependencies -MM", "dependencies"),
+    (E, Role.REFUSE, "--dryrun -dryrun", "dry-run"),
+    (E, Role.REFUSE, "--help -h --version -V --list-gpu-code -code-ls --list-gpu-arch -arch-ls", "query"),
+    (E, Role.REFUSE, "--device-link -dlink", "device-link"),
+    (E, Role.REFUSE, "--lib -lib", "archive"),
+    (E, Role.REFUSE, "--relocatable-link -r", "relocatable-link"),
+    (E, Role.REFUSE, "--run -run --clean-targets -clean", "unsupported-option"),
+    (E, Role.REFUSE_COMPILE, "--device-c -dc --device-w -dw --extensible-whole-program -ewp", _RDC),
+    (E, Role.REFUSE_COMPILE, "--relocatable-ptx -reloc-ptx", _RDC),
+    (E, Role.REFUSE_COMPILE, "--lto -lto --dlink-time-opt -dlto --gen-opt-lto -gen-opt-lto", _RDC),
+    (E, Role.REFUSE_COMPILE, "--fdevice-syntax-only -fdevice-syntax-only", "syntax-only"),
+    (E, Role.COMPILE, "--compile -c", ""),
+    (E, Role.DEPEND, "--generate-dependencies-with-compile -MD", ""),
+    (E, Role.DEPEND_USER, "--generate-nonsystem-dependencies-with-compile -MMD", ""),
+    (E, Role.DEPEND_PHONY, "--generate-dependency-targets -MP", ""),
+    # These begin like an option of one character with its value joined to it.
+    (E, Role.FLAG, "-lineinfo -link -Ofast -Dryrun", ""),
 )
 
 
@@ -88,26 +89,19 @@ def rules() -> Iterable[Rule]:
     """Yield the rules of nvcc's table."""
     for long, short in pairs():
         role = _ROLES.get(short, Role.FLAG)
-        reason = "relocatable-device-code" if role is Role.REFUSE_IF_TRUE else ""
+        reason = _RDC if role is Role.REFUSE_IF_TRUE else ""
         for text in (long, short):
             yield Rule(text, S, role, reason)
             yield Rule(text + "=", P, role, reason)
         if short in _ONE_CHARACTER:
             yield Rule(short, P, role)
-    for table, table_role in ((_REFUSED, Role.REFUSE), (_REFUSED_COMPILE, Role.REFUSE_COMPILE)):
-        for texts, reason in table:
-            yield from (Rule(text, E, table_role, reason) for text in texts.split())
-    yield from (Rule(text, E, Role.COMPILE) for text in ("--compile", "-c"))
-    for role, texts in _DEPEND:
-        yield from (Rule(text, E, role) for text in texts.split())
+    yield from rules_of(_ROWS)
     for text in PROFILING.split():
         # The bare spelling is used where unknown options are forwarded. The shim puts words for the
         # host compiler behind -Xcompiler.
         for spelled in (text, f"-Xcompiler,{text}"):
             yield Rule(spelled, E, Role.REFUSE_COMPILE, "profiling")
             yield Rule(spelled + "=", P, Role.REFUSE_COMPILE, "profiling")
-    # These names begin like a one-character option with its value joined to it.
-    yield from (Rule(text, E) for text in ("-lineinfo", "-link", "-Ofast", "-Dryrun"))
 
 
 TABLE = OptionTable(rules())

@@ -7,7 +7,7 @@ and matches no rule is a flag without a separate value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,6 +33,12 @@ class Item:
     name: str
     value: str | None = None
     role: Role = Role.FLAG
+
+
+def rules_of(rows: Iterable[tuple[Mode, Role, str, str]]) -> Iterator[Rule]:
+    """Yield the rules of rows: mode, role, texts separated by blanks, reason."""
+    for mode, role, texts, reason in rows:
+        yield from (Rule(text, mode, role, reason) for text in texts.split())
 
 
 class OptionTable:
