@@ -4,15 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <utility>
 
 #include "lazyck_units.h"
-#include "lines_told.h"
 #include "process.h"
 #include "source_text.h"
-#include "words.h"
+#include "text.h"
+#include "tokens.h"
 
 namespace lazyck::units {
 
@@ -20,44 +19,28 @@ namespace {
 
 // Options of clang and gcc that say where headers are, what is read, and where a compile takes
 // place.
-constexpr std::array<std::string_view, 16> k_with_value = {"-I",
-                                                           "-D",
-                                                           "-U",
-                                                           "-include",
-                                                           "-isystem",
-                                                           "-iquote",
-                                                           "-idirafter",
-                                                           "-isysroot",
-                                                           "-internal-isystem",
-                                                           "-internal-externc-isystem",
-                                                           "-mlink-builtin-bitcode",
-                                                           "-cxx-isystem",
-                                                           "-resource-dir",
-                                                           "-MT",
-                                                           "-dependency-file",
-                                                           "-main-file-name"};
-constexpr std::array<std::string_view, 5> k_in_one_word = {"-I", "-D", "-U",
-                                                           "-fdebug-compilation-dir=", "-fcoverage-compilation-dir="};
+constexpr std::string_view k_with_value[] = {"-I",
+                                             "-D",
+                                             "-U",
+                                             "-include",
+                                             "-isystem",
+                                             "-iquote",
+                                             "-idirafter",
+                                             "-isysroot",
+                                             "-internal-isystem",
+                                             "-internal-externc-isystem",
+                                             "-mlink-builtin-bitcode",
+                                             "-cxx-isystem",
+                                             "-resource-dir",
+                                             "-MT",
+                                             "-dependency-file",
+                                             "-main-file-name"};
+constexpr std::string_view k_in_one_word[] = {"-I", "-D", "-U",
+                                              "-fdebug-compilation-dir=", "-fcoverage-compilation-dir="};
 
 std::string directory_part(const std::string& path) {
     const std::size_t slash = path.rfind('/');
     return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
-
-void replace_all(std::string& text, const std::string& from, std::string_view to) {
-    if (from.empty()) return;
-    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-        text.replace(at, from.size(), to);
-}
-
-// Calls `use` with each line of the text, without the newline.
-template <typename Use>
-void for_each_line(std::string_view text, Use use) {
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t end = std::min(text.find('\n', at), text.size());
-        use(text.substr(at, end - at));
-        at = end + 1;
-    }
 }
 
 // Whether a line is a preprocessor's line marker, such as `# 12 "file" 1`.
@@ -73,7 +56,7 @@ bool has_places(const Step& compile) {
     return std::any_of(compile.words.begin(), compile.words.end(), [](const std::string& word) {
         if (begins_with(word, "-g") && !begins_with(word, "-gen")) return true;  // but not -generate-line-info
         for (const char* const part : {"line-info", "lineinfo", "device-debug", "debug-info-kind"}) {
-            if (word.find(part) != std::string::npos) return true;
+            if (contains(word, part)) return true;
         }
         return word == "-G";
     });
@@ -90,19 +73,24 @@ void Material::add(const Words& words) {
         if (is_path) word.erase(0, directory_part(word).size());
         is_path = word == "--orig_src_path_name";
         replace_all(word, m_job.directory, "@");
-        replace_all(word, directory_part(m_job.source), "");
+        drop_directory(word);
         m_text += word + '\0';
     }
     m_text += '\n';
+}
+
+void Material::drop_directory(std::string& text) const {
+    if (const std::string directory = directory_part(m_job.source); !directory.empty())
+        replace_all(text, directory, "");
 }
 
 void Material::add_after_reading(const Words& words) {
     Words kept;
     for (std::size_t i = 0; i < words.size(); ++i) {
         const auto is_led = [&](std::string_view lead) { return begins_with(words[i], lead); };
-        if (std::find(k_with_value.begin(), k_with_value.end(), words[i]) != k_with_value.end())
+        if (has(k_with_value, words[i]))
             ++i;
-        else if (std::none_of(k_in_one_word.begin(), k_in_one_word.end(), is_led))
+        else if (std::none_of(std::begin(k_in_one_word), std::end(k_in_one_word), is_led))
             kept.push_back(words[i]);
     }
     add(kept);
@@ -113,12 +101,12 @@ void Material::add_source(std::string_view text, const Step& compile) {
     // File names that count are compared without the directory of the source, which depends on
     // where the source is unpacked.
     std::string left(text), kept;
-    replace_all(left, directory_part(m_job.source), "");
+    drop_directory(left);
     if (has_places(compile) || tells_lines_apart(text)) {
         kept = std::move(left);
         replace_all(kept, m_job.directory, "@");
     } else {
-        replace_all(left, std::string(k_left_out), "");
+        replace_all(left, k_left_out, "");
         for_each_line(left, [&](std::string_view line) {
             if (!is_line_marker(line) && !is_blank(line)) kept.append(line).append("\n");
         });

@@ -41,6 +41,9 @@ class Material {
     void ask() const;
 
  private:
+    // Removes the source's directory wherever it is named.
+    void drop_directory(std::string& text) const;
+
     const Job& m_job;
     std::string m_text;
 };

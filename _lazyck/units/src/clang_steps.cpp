@@ -6,7 +6,7 @@
 
 #include "output.h"
 #include "process.h"
-#include "words.h"
+#include "text.h"
 
 namespace lazyck::units {
 
@@ -22,11 +22,6 @@ std::string output_of(const Step& step) {
         if (begins_with(word, k_output)) return word.substr(k_output.size());
     }
     return step.value("-o");
-}
-
-void replace_all(std::string& word, const std::string& from, const std::string& to) {
-    for (std::size_t at = 0; (at = word.find(from, at)) != std::string::npos; at += to.size())
-        word.replace(at, from.size(), to);
 }
 
 // Makes the steps write to `directory` what the driver would have written to its temporary files.
@@ -118,20 +113,10 @@ void ClangSteps::leave_uncompressed() {
 }
 
 ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
-    Words words = command;
-    words.push_back("-###");
-    std::string shown;
-    if (const int status = run_program(words, &shown).status; status != 0) {
-        throw Refused{"clang -### ends with status " + std::to_string(status) + ": " +
-                      shown.substr(0, shown.find('\n'))};
-    }
     ClangSteps out;
-    for (std::size_t at = 0; at < shown.size();) {
-        const std::size_t end = std::min(shown.find('\n', at), shown.size());
-        const std::string_view line = std::string_view(shown).substr(at, end - at);
-        at = end + 1;
+    for_each_line(shown_steps(command, {"-###"}, "clang -###"), [&](std::string_view line) {
         if (begins_with(line, " \"")) sort_in({shell_words(line)}, out);
-    }
+    });
     if (out.device.empty()) throw Refused{"clang -### shows no compile for a device"};
     if (out.host.words.empty()) throw Refused{"clang -### shows no compile of host code that includes an image"};
     move_outputs(out, directory);

@@ -6,8 +6,6 @@
 // is optimized, or afterwards where other kernels affect the optimization. The IR is text rather
 // than bitcode, and this program cuts it rather than llvm-extract, because the compiler is the only
 // LLVM tool that every ROCm has.
-#include "hip_units.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <future>
@@ -22,7 +20,8 @@
 #include "lazyck_abi.h"
 #include "output.h"
 #include "process.h"
-#include "words.h"
+#include "text.h"
+#include "units.h"
 
 namespace lazyck::units {
 
@@ -70,8 +69,6 @@ void run_between(const ClangSteps& steps) {
 
 Library library_of(const ClangSteps& steps) { return {steps.host.words[0], k_image_section, 12}; }
 
-std::string content_of(const ClangSteps& steps) { return " .incbin " + quoted(steps.image()) + "\n"; }
-
 void make_whole(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
     std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
     for (const Step& step : steps.device) {
@@ -85,7 +82,7 @@ void make_whole(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
     }
     if (kernel.symbol != "*" && symbols.count(kernel.symbol) == 0) throw Refused{"the compiler does not make it"};
     run_between(steps);
-    make_library(library_of(steps), job, symbols, content_of(steps));
+    make_library(library_of(steps), job, symbols, steps.image());
     write_cost(job, "whole " + std::to_string(cpu_seconds()));
 }
 
@@ -296,15 +293,10 @@ void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     }
     double front_ends = 0;
     const std::string reason = compile_alone(job, steps, kernel, front_ends);
-    if (reason.empty()) {
-        run_between(steps);
-        make_library(library_of(steps), job, {kernel.symbol}, content_of(steps));
-        write_cost(job, "alone " + std::to_string(cpu_seconds()) + " " + std::to_string(front_ends));
-    } else {
-        make_library(library_of(steps), job, {kernel.symbol},
-                     " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
-        write_cost(job, "refused " + std::to_string(cpu_seconds()));
-    }
+    if (!reason.empty()) return make_refusal(library_of(steps), job, kernel, reason);
+    run_between(steps);
+    make_library(library_of(steps), job, {kernel.symbol}, steps.image());
+    write_cost(job, "alone " + std::to_string(cpu_seconds()) + " " + std::to_string(front_ends));
 }
 
 }  // namespace lazyck::units

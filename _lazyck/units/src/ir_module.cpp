@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstddef>
 
-#include "words.h"
+#include "text.h"
 
 namespace lazyck::units {
 
@@ -119,7 +119,6 @@ IrModule::IrModule(std::string_view text) {
         m_lines.push_back({name, line});
         if (name.empty()) continue;
         Entity& entity = m_entities[name];
-        entity.text = line;
         entity.is_function = is_function;
         entity.is_kernel = is_definition && has_word(head_of(line), "amdgpu_kernel");
         if (is_variable) {

@@ -29,7 +29,6 @@ class IrModule {
 
  private:
     struct Entity {
-        std::string_view text;
         std::set<std::string_view> uses;
         std::vector<std::string_view> calls;  // each use within a function's body
         std::size_t size = 0;                 // in lines of a function's body

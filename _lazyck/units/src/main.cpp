@@ -24,14 +24,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "asking.h"
-#include "hip_units.h"
 #include "lazyck_abi.h"
 #include "units.h"
 
@@ -72,46 +73,49 @@ int take_input() {
     return taken;
 }
 
-int usage() {
-    std::fputs(
-        "usage: lazyck-unit [hip-]host|[hip-]entry|[hip-]kernel|hip-object|hip-text WHAT SOURCE OUTPUT -- COMMAND...\n",
-        stderr);
-    return 2;
-}
+using lazyck::units::Job;
+using lazyck::units::TableIn;
+
+constexpr struct {
+    std::string_view name;
+    void (*make)(const Job& job, const std::string& what);
+} k_commands[] = {
+    {"host", [](const Job& job, const std::string& id) { make_host_unit(job, id, TableIn::section); }},
+    {"entry", [](const Job& job, const std::string& id) { make_host_unit(job, id, TableIn::data); }},
+    {"kernel", [](const Job& job, const std::string& line) { make_kernel_unit(job, lazyck::units::kernel_of(line)); }},
+    {"hip-host", [](const Job& job, const std::string& id) { make_hip_host_unit(job, id, TableIn::section); }},
+    {"hip-entry", [](const Job& job, const std::string& id) { make_hip_host_unit(job, id, TableIn::data); }},
+    {"hip-kernel",
+     [](const Job& job, const std::string& line) { make_hip_kernel_unit(job, lazyck::units::kernel_of(line)); }},
+    {"hip-object", [](const Job& job, const std::string&) { make_hip_object(job); }},
+    {"hip-text", [](const Job& job, const std::string&) { ask_for_hip_object(job); }},
+};
 
 }  // namespace
 
 int main(int count, char** words) {
-    using namespace lazyck::units;
-    if (count < 7 || std::string(words[5]) != "--") return usage();
-    const std::string what = words[1];
+    const auto* const command = std::find_if(std::begin(k_commands), std::end(k_commands), [&](const auto& each) {
+        return count >= 7 && words[1] == each.name && words[5] == std::string_view("--");
+    });
+    if (command == std::end(k_commands)) {
+        std::fputs(
+            "usage: lazyck-unit [hip-]host|[hip-]entry|[hip-]kernel|hip-object|hip-text WHAT SOURCE OUTPUT -- "
+            "COMMAND...\n",
+            stderr);
+        return 2;
+    }
     try {
         const Directory directory(words[4]);
-        const Job job = {Words(words + 6, words + count), words[3], directory.path(), words[4],
-                         std::getenv(LAZYCK_UNIT_ASKS) == nullptr ? -1 : take_input()};
-        if (what == "host") {
-            make_host_unit(job, words[2], TableIn::section);
-        } else if (what == "entry") {
-            make_host_unit(job, words[2], TableIn::data);
-        } else if (what == "kernel") {
-            make_kernel_unit(job, kernel_of(words[2]));
-        } else if (what == "hip-host") {
-            make_hip_host_unit(job, words[2], TableIn::section);
-        } else if (what == "hip-entry") {
-            make_hip_host_unit(job, words[2], TableIn::data);
-        } else if (what == "hip-object") {
-            make_hip_object(job);
-        } else if (what == "hip-text") {
-            ask_for_hip_object(job);
-        } else if (what == "hip-kernel") {
-            make_hip_kernel_unit(job, kernel_of(words[2]));
-        } else {
-            return usage();
-        }
+        command->make({{words + 6, words + count},
+                       words[3],
+                       directory.path(),
+                       words[4],
+                       std::getenv(LAZYCK_UNIT_ASKS) == nullptr ? -1 : take_input()},
+                      words[2]);
         return 0;
-    } catch (const Answered&) {
+    } catch (const lazyck::units::Answered&) {
         return 0;
-    } catch (const Refused& refused) {
+    } catch (const lazyck::units::Refused& refused) {
         std::fprintf(stderr, "lazyck-unit: %s\n", refused.reason.c_str());
         return 3;
     } catch (const std::exception& e) {

@@ -24,9 +24,12 @@ struct Library {
     int alignment;
 };
 
-// Makes the shared library `job.output`, in which each of the names `symbols` stands for `content`
-// (assembler text). Throws Refused.
+// Makes the shared library `job.output`, in which each of the names `symbols` stands for the contents
+// of the file `image`. Throws Refused.
 void make_library(const Library& library, const Job& job, const std::set<std::string>& symbols,
-                  const std::string& content);
+                  const std::string& image);
+
+// Makes it with the reason why `kernel` cannot be compiled by itself, and writes the cost.
+void make_refusal(const Library& library, const Job& job, const Kernel& kernel, const std::string& reason);
 
 }  // namespace lazyck::units

@@ -97,7 +97,7 @@ class Mentions {
         }
     }
 
-    Reach reach(std::vector<std::string_view> open) {
+    Parts reach(std::vector<std::string_view> open) {
         const std::size_t declarations = m_found.all.size();
         std::vector<bool> found(declarations + m_found.functions.size());
         std::unordered_set<std::string_view> names(open.begin(), open.end());
@@ -121,7 +121,7 @@ class Mentions {
             }
         }
         add_what_is_handed_functions(found);
-        Reach out;
+        Parts out;
         out.declarations.assign(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(declarations));
         for (std::size_t i = 0; i < m_found.functions.size(); ++i) out.functions.push_back(found[user_of(i)]);
         return out;
@@ -190,7 +190,7 @@ class Users {
         }
     }
 
-    Used find(const std::vector<bool>& roots, std::string_view more) {
+    Parts find(const std::vector<bool>& roots, std::string_view more) {
         for_each_word(more, {}, [this](std::string_view word) { mention(word); });
         for (const std::string_view name : k_always) mention(name);
         for (std::size_t i = 0; i < roots.size(); ++i) {
@@ -281,7 +281,7 @@ class Users {
     std::unordered_map<std::string_view, Indices> m_declared, m_waiting;
     std::unordered_set<std::string_view> m_mentioned;
     std::vector<Range> m_open;
-    Used m_used;
+    Parts m_used;
 };
 
 // Adds a cut of [begin, end), and cuts of the pragmas before it that apply to what follows them.
@@ -304,16 +304,16 @@ void add_with_pragmas(std::string_view text, std::size_t begin, std::size_t end,
 
 }  // namespace
 
-Reach that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names) {
+Parts that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names) {
     return Mentions(text, found).reach(std::move(names));
 }
 
-Used used_by(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
-             const std::vector<bool>& roots, std::string_view more) {
+Parts used_by(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
+              const std::vector<bool>& roots, std::string_view more) {
     return Users(text, found, cuts).find(roots, more);
 }
 
-std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, const Used& used,
+std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, const Parts& used,
                               const std::function<std::string_view(const Definition&)>& replacement) {
     std::vector<Cut> cuts;
     std::size_t next = 0;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "process.h"
-#include "words.h"
+#include "text.h"
 
 namespace lazyck::units {
 
@@ -25,8 +25,11 @@ bool is_assignment(std::string_view line) {
 
 void sort_in(const Step& step, Steps& out) {
     const std::string program = step.program();
+    const auto has_word_with = [&](std::string_view part, const auto& is_with) {
+        return std::any_of(step.words.begin(), step.words.end(), [&](const auto& w) { return is_with(w, part); });
+    };
     if (step.has("-E") && !step.has("-M") && !step.has("-MM")) {
-        if (step.macro("__CUDA_ARCH__").empty()) {
+        if (!has_word_with("-D__CUDA_ARCH__=", begins_with)) {
             out.preprocess_host = step;
         } else {
             out.passes.push_back({step, {}, {}});
@@ -43,8 +46,7 @@ void sort_in(const Step& step, Steps& out) {
         }
     } else if (program == "fatbinary") {
         out.fatbinary = step;
-    } else if (step.has("-c") && std::any_of(step.words.begin(), step.words.end(),
-                                             [](const auto& w) { return ends_with(w, ".cudafe1.cpp"); })) {
+    } else if (step.has("-c") && has_word_with(".cudafe1.cpp", ends_with)) {
         out.compile_host = step;
     }
 }
@@ -98,19 +100,11 @@ Words shell_words(std::string_view line) {
 
 std::string Step::program() const { return words.empty() ? "" : file_name(words[0]); }
 
-bool Step::has(const std::string& word) const { return std::find(words.begin(), words.end(), word) != words.end(); }
+bool Step::has(const std::string& word) const { return units::has(words, word); }
 
 std::string Step::value(const std::string& option) const {
     const auto at = std::find(words.begin(), words.end(), option);
     return at == words.end() || at + 1 == words.end() ? "" : *(at + 1);
-}
-
-std::string Step::macro(const std::string& name) const {
-    const std::string lead = "-D" + name + "=";
-    for (const std::string& word : words) {
-        if (begins_with(word, lead)) return word.substr(lead.size());
-    }
-    return "";
 }
 
 void Step::set_value(const std::string& option, const std::string& value) {
@@ -130,20 +124,20 @@ const DevicePass& Steps::pass_of_stubs() const {
     throw Refused{"no device pass of nvcc writes the stubs that its host pass includes"};
 }
 
-Steps steps_of(const Words& command, const std::string& directory) {
-    Words words = command;
-    words.insert(words.end(), {"--dryrun", "--keep", "--keep-dir", directory});
+std::string shown_steps(Words command, const Words& showing, const std::string& driver) {
+    command.insert(command.end(), showing.begin(), showing.end());
     std::string shown;
-    if (const int status = run_program(words, &shown).status; status != 0) {
-        throw Refused{"nvcc --dryrun ends with status " + std::to_string(status) + ": " +
+    if (const int status = run_program(command, &shown).status; status != 0)
+        throw Refused{driver + " ends with status " + std::to_string(status) + ": " +
                       shown.substr(0, shown.find('\n'))};
-    }
+    return shown;
+}
+
+Steps steps_of(const Words& command, const std::string& directory) {
     Steps out;
-    for (std::size_t at = 0; at < shown.size();) {
-        const std::size_t end = std::min(shown.find('\n', at), shown.size());
-        const std::string_view line = std::string_view(shown).substr(at, end - at);
-        at = end + 1;
-        if (!begins_with(line, k_lead)) continue;
+    const std::string shown = shown_steps(command, {"--dryrun", "--keep", "--keep-dir", directory}, "nvcc --dryrun");
+    for_each_line(shown, [&](std::string_view line) {
+        if (!begins_with(line, k_lead)) return;
         const std::string_view rest = line.substr(k_lead.size());
         if (is_assignment(rest)) {
             const std::size_t equals = rest.find('=');
@@ -154,7 +148,7 @@ Steps steps_of(const Words& command, const std::string& directory) {
         } else if (Step step{shell_words(rest)}; !step.words.empty()) {
             sort_in(step, out);
         }
-    }
+    });
     const auto need = [](const Step& step, const char* what) {
         if (step.words.empty()) throw Refused{std::string("nvcc --dryrun shows no ") + what};
     };

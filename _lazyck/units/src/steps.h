@@ -20,8 +20,6 @@ struct Step {
     bool has(const std::string& word) const;
     // Returns the word behind `option`, or an empty string if there is none.
     std::string value(const std::string& option) const;
-    // Returns what `-D<name>=` defines, or an empty string if it is not there.
-    std::string macro(const std::string& name) const;
     void set_value(const std::string& option, const std::string& value);
     void set_input(const std::string& from, const std::string& to);
 };
@@ -46,6 +44,10 @@ struct Steps {
 struct Refused {
     std::string reason;
 };
+
+// Returns what a compiler driver prints for `command` with the options `showing`, by which it shows
+// its steps. Throws Refused.
+std::string shown_steps(Words command, const Words& showing, const std::string& driver);
 
 // Splits a line that a compiler driver printed, as a shell would.
 Words shell_words(std::string_view line);

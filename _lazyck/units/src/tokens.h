@@ -49,4 +49,8 @@ class Tokens {
     bool m_is_in_source = false;
 };
 
+// Returns true if the text may observe from which of its lines something was called: by a function
+// that returns a place, or because a raw string may contain what looks like lines of the text.
+bool tells_lines_apart(std::string_view text);
+
 }  // namespace lazyck::units

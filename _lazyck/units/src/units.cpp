@@ -12,14 +12,13 @@
 #include <string_view>
 
 #include "asking.h"
+#include "device_text.h"
 #include "elf_object.h"
-#include "kernel_text.h"
 #include "lazyck_abi.h"
+#include "nvcc_output.h"
 #include "output.h"
 #include "process.h"
-#include "ptx.h"
-#include "registrations.h"
-#include "stub_text.h"
+#include "text.h"
 #include "tokens.h"
 
 namespace lazyck::units {
@@ -35,20 +34,17 @@ std::string literal(std::string_view text) {
 
 // Adds the files that a preprocessed text was read from.
 void add_files(std::string_view text, std::set<std::string>& files) {
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t end = std::min(text.find('\n', at), text.size());
-        const std::string_view line = text.substr(at, end - at);
-        at = end + 1;
-        if (line.substr(0, 2) != "# ") continue;
+    for_each_line(text, [&](std::string_view line) {
+        if (!begins_with(line, "# ")) return;
         const std::size_t open = line.find('"'), close = line.rfind('"');
-        if (open == close || line.find_first_not_of("# 0123456789") != open) continue;
+        if (open == close || line.find_first_not_of("# 0123456789") != open) return;
         std::string name;
         for (std::size_t i = open + 1; i < close; ++i) {
             if (line[i] == '\\' && i + 1 < close) ++i;
             name += line[i];
         }
         if (!name.empty() && name[0] != '<') files.insert(name);
-    }
+    });
 }
 
 constexpr char k_no_stub[] = "lazyck_no_stub";
@@ -208,7 +204,7 @@ std::string table_of(const Registrations& registered, const Ptx& ptx, const std:
                  (is_overloaded ? kernel.type : "") + "\n";
     }
     table += "whole\t*\t\t\t\n";
-    for (const auto& variable : registered.variables) table += "variable\t" + variable.symbol + "\n";
+    for (const auto& variable : registered.variables) table += "variable\t" + variable + "\n";
     for (const std::string& file : files) table += "file\t" + file + "\n";
     return table;
 }
@@ -281,8 +277,7 @@ bool lacks_registrations(const std::string& object, const Registrations& registe
                          const std::vector<std::string_view>& variables) {
     if (object.find(k_no_stub) != std::string::npos) return true;
     if (variables.empty()) return false;
-    std::set<std::string_view> symbols;
-    for (const auto& variable : registered.variables) symbols.insert(variable.symbol);
+    const std::set<std::string_view> symbols(registered.variables.begin(), registered.variables.end());
     std::set<std::string> mangled;
     for (const std::string_view name : variables) mangled.insert(std::to_string(name.size()) + std::string(name));
     const ElfObject read(object);
@@ -411,7 +406,7 @@ void make_whole(const Job& job, const Steps& steps) {
         for (const auto& entry : ptx.entries) symbols.insert(entry.first);
         for (const Step& step : pass.assemble) run(step);
     }
-    make_library(library_of(steps), job, symbols, " .incbin " + quoted(make_image(steps, job.directory)) + "\n");
+    make_library(library_of(steps), job, symbols, make_image(steps, job.directory));
     write_cost(job, "whole " + std::to_string(cpu_seconds()));
 }
 
@@ -454,15 +449,9 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         return can_be_asked_for(kernel) && (is_settled_by(KernelText::used) || is_settled_by(KernelText::named));
     };
     if (!is_named()) is_settled_by(KernelText::own);
-    const bool is_alone = reason.empty();
-    if (is_alone) {
-        const std::string image = make_image(steps, job.directory);
-        make_library(library_of(steps), job, {kernel.symbol}, " .incbin " + quoted(image) + "\n");
-    } else {
-        make_library(library_of(steps), job, {kernel.symbol},
-                     " .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n");
-    }
-    write_cost(job, (is_alone ? "kernel " : "refused ") + std::to_string(cpu_seconds()));
+    if (!reason.empty()) return make_refusal(library_of(steps), job, kernel, reason);
+    make_library(library_of(steps), job, {kernel.symbol}, make_image(steps, job.directory));
+    write_cost(job, "kernel " + std::to_string(cpu_seconds()));
 }
 
 }  // namespace lazyck::units
