@@ -221,7 +221,7 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
             "  hint: was everything up to date, or is a compiler's absolute path configured (CMake caches it)? "
             "Build in a fresh build directory"
         )
-    reasons = ", ".join(f"{count} {reason}" for reason, count in log.count(lines).passed[:5])
+    reasons = ", ".join(f"{count} {reason}" for reason, count in log.passed_reasons(lines)[:5])
     if stands_for_nvcc(lines):
         return (
             f"lazyck: hipcc ran nvcc, and lazyck does not defer its compiles: nothing is lazy ({reasons})\n"

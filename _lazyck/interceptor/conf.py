@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from _lazyck.errors import UsageError
@@ -51,12 +51,16 @@ class SharedConf:
     with_units: bool = False  # defer also what each toolchain compiles by kernel
 
 
+# fields of `SharedConf` with one text each
+_TEXTS = ("listed", "log", "compiles", "headers", "links", "python", "bootstrap")
+
+
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
     """Return the bytes of `<tool>.conf`. Raises `UsageError` for a NUL byte in a value."""
     t = shim.toolchain
     suffixes = [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(shim.compiler, s)]
     languages = [(x, name) for x, name in t.languages.items() if t.understands(shim.compiler, x)]
-    entries: dict[str, Sequence[str]] = {
+    entries: dict[str, Iterable[str | tuple[str, ...]]] = {
         "tool": [shim.tool],
         "toolchain": [t.name],
         "traits": ["l" if t.lists_paths else ""],
@@ -64,25 +68,16 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         "compiler": shim.compiler,
         "target": [shim.target],
         "blobs": (*shared.blobs, *(t.unit_globs if shared.with_units else ())),
-        "listed": [shared.listed],
-        "log": [shared.log],
-        "compiles": [shared.compiles],
-        "headers": [shared.headers],
-        "links": [shared.links],
-        "python": [shared.python],
-        "bootstrap": [shared.bootstrap],
-        "suffixes": _flat(suffixes),
-        "languages": _flat(languages),
+        "suffixes": suffixes,
+        "languages": languages,
         "flag_env": _flag_env(t),
         "option_env": t.option_env,
-        "path_map": _flat(shared.path_map),
-        "env_names": shared.env_names,
-        "restore": _flat(shared.restore),
-        "shim_dirs": shared.shim_dirs,
-        "pass_when": _flat(shared.pass_when.get(t.name, ())),
-        "launch": _flat(shim.launch),
+        "pass_when": shared.pass_when.get(t.name, ()),
+        "launch": shim.launch,
         "launchers": sorted(lookup.LAUNCHERS),
-        "rules": [w for r in t.table.rules for w in (r.mode.value + r.role.value, r.text, r.reason)],
+        "rules": [(r.mode.value + r.role.value, r.text, r.reason) for r in t.table.rules],
+        **{name: [getattr(shared, name)] for name in _TEXTS},
+        **{name: getattr(shared, name) for name in ("path_map", "env_names", "restore", "shim_dirs")},
     }
     return b"".join(_entry(key, values) for key, values in entries.items())
 
@@ -93,11 +88,8 @@ def _flag_env(toolchain: Toolchain) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _flat(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    return [word for row in rows for word in row]
-
-
-def _entry(key: str, values: Sequence[str]) -> bytes:
+def _entry(key: str, rows: Iterable[str | tuple[str, ...]]) -> bytes:
+    values = [word for row in rows for word in ([row] if isinstance(row, str) else row)]
     for value in values:
         if "\0" in value:
             raise UsageError(f"a NUL byte in {value!r}", "remove it")

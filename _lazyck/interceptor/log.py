@@ -30,15 +30,6 @@ class LogLine:
     microseconds: int
 
 
-@dataclass(frozen=True)
-class LogCounts:
-    """Hold the counts of a log: calls deferred, links taken over, and calls passed on by reason."""
-
-    deferred: int
-    links: int
-    passed: tuple[tuple[str, int], ...]
-
-
 _NUMBER = re.compile("[0-9]{1,20}")
 _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\\\": "\\"}
 
@@ -64,16 +55,11 @@ def read_log(path: Path) -> list[LogLine]:
     return lines
 
 
-def count(lines: Iterable[LogLine]) -> LogCounts:
-    """Return the numbers for a summary, with the most frequent reason first."""
-    actions: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    for line in lines:
-        actions[line.action] += 1
-        if line.action == "pass":
-            reasons[line.reason] += 1
-    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return LogCounts(actions["defer"], actions["link"], tuple(ordered))
+def passed_reasons(lines: Iterable[LogLine]) -> list[tuple[str, int]]:
+    """Return the reasons for which calls were passed on, each with their number, the most frequent
+    first."""
+    reasons = Counter(line.reason for line in lines if line.action == "pass")
+    return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
 
 
 def passed_blobs(lines: Iterable[LogLine]) -> dict[str, tuple[int, tuple[str, ...]]]:

@@ -62,18 +62,8 @@ def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> 
     include = program.parent / "include"
     write_atomic(include / "lazyck_abi.h", header)
     fresh = program.with_name("shim.new")
-    argv = [
-        *compiler,
-        *_FLAGS,
-        *extra,
-        "-I",
-        str(include),
-        "-I",
-        str(SOURCE_DIR),
-        *map(str, sources()),
-        "-o",
-        str(fresh),
-    ]
+    places = ("-I", str(include), "-I", str(SOURCE_DIR))
+    argv = [*compiler, *_FLAGS, *extra, *places, *map(str, sources()), "-o", str(fresh)]
     # A static program starts in half the time and runs on every machine, but libc.a may be missing.
     is_static = not extra and proc.run([*argv, "-static"], env=env).status == 0
     if not is_static:
