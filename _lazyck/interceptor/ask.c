@@ -1,9 +1,6 @@
 // Asks the compiler for the headers that a blob reads, if the blob's `#include` lines do not tell.
 // This takes as long as preprocessing.
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "shim.h"
@@ -30,37 +27,6 @@ List header_question(const Conf* conf, const Command* cmd) {
     return argv;
 }
 
-// Runs a command and reads its standard output. Returns false if the command fails.
-static bool run_and_read(const Conf* conf, char** argv, Buffer* out) {
-    int ends[2], status;
-    char part[1 << 16];
-    if (pipe(ends)) return false;
-    pid_t child = fork();
-    if (child < 0) return false;
-    if (!child) {
-        int nothing = open("/dev/null", O_RDWR);
-        dup2(nothing, 0);
-        dup2(nothing, 2);
-        dup2(ends[1], 1);
-        close(ends[0]);
-        close(ends[1]);
-        clean_environment(conf);
-        execv(argv[0], argv);
-        _exit(127);
-    }
-    close(ends[1]);
-    for (;;) {
-        ssize_t n = read(ends[0], part, sizeof part);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) break;
-        append(out, part, (size_t)n);
-    }
-    close(ends[0]);
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return false;
-    return WIFEXITED(status) && !WEXITSTATUS(status);
-}
-
 // Returns the next word of a rule, without the characters that escape others for make, and moves
 // `*at` behind the word. Returns NULL at the end of the text.
 static char* next_word(const char** at) {
@@ -85,7 +51,8 @@ bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List*
     List argv = header_question(conf, cmd), found = {0};
     Buffer rules = {0};
     append(&rules, "", 0);
-    if (!run_and_read(conf, argv.v, &rules)) return false;
+    int status = -1;
+    if (!read_output(argv.v, STDOUT_FILENO, conf, &rules, &status) || status) return false;
     const char* at = rules.data;
     bool is_new = false;
     for (char* word; (word = next_word(&at));) {

@@ -308,10 +308,7 @@ static bool is_link_unseen(const Conf* conf, const Command* cmd) {
     const char* slash =
         host_compiler && !strcmp(conf->toolchain, LAZYCK_TOOLCHAIN_CUDA) ? strrchr(host_compiler, '/') : NULL;
     if (!conf->is_launched || conf->sees_links || !slash) return false;
-    char* dir = copy_text(host_compiler, (size_t)(slash - host_compiler));
-    for (size_t i = 0; i < conf->shim_dirs.n; i++)
-        if (!strcmp(conf->shim_dirs.v[i], dir)) return false;
-    return true;
+    return !holds(&conf->shim_dirs, copy_text(host_compiler, (size_t)(slash - host_compiler)));
 }
 
 static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {

@@ -12,12 +12,14 @@
 
 #include "shim.h"
 
+void out_of_memory(void) {
+    fputs("lazyck: out of memory in the compiler's shim\n", stderr);
+    _exit(1);
+}
+
 void* allocate(size_t size) {
     void* p = malloc(size ? size : 1);
-    if (!p) {
-        fputs("lazyck: out of memory in the compiler's shim\n", stderr);
-        _exit(1);
-    }
+    if (!p) out_of_memory();
     return p;
 }
 
@@ -35,6 +37,17 @@ char* join_text(const char* a, const char* b, const char* c) {
     memcpy(p + na, b, nb);
     memcpy(p + na + nb, c, nc + 1);
     return p;
+}
+
+char* directory_of(const char* path) {
+    const char* slash = strrchr(path, '/');
+    return slash ? copy_text(path, slash == path ? 1 : (size_t)(slash - path)) : "";
+}
+
+bool holds(const List* list, const char* text) {
+    for (size_t i = 0; i < list->n; i++)
+        if (!strcmp(list->v[i], text)) return true;
+    return false;
 }
 
 void push(List* list, const char* word) {

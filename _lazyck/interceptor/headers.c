@@ -9,6 +9,7 @@
 //             directory and directives
 #define _GNU_SOURCE  // memmem
 #include <errno.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,48 +36,30 @@ typedef struct {
 } Directory;
 
 typedef struct {
+    const char* key;
+    size_t value;
+} Slot;
+
+typedef struct {
     Directory* dirs;
     size_t count, quoted_only;  // the first `quoted_only` directories are searched for "x" only
     Header* headers;
     size_t n, cap;
-    struct Slot {
-        const char* key;
-        size_t value;
-    }* slots;
-    size_t slots_used, slot_count;
+    void* slots;       // a tree of `Slot`, see tsearch(3)
     bool lacks_names;  // a file has an include whose name is a macro
 } Search;
 
 // -- a table from texts to numbers ----------------------------------------------------------------
 
-static uint64_t hash_of(const char* text, size_t size) {
-    uint64_t h = 14695981039346656037u;  // FNV-1a
-    for (size_t i = 0; i < size; i++) h = (h ^ (unsigned char)text[i]) * 1099511628211u;
-    return h;
-}
+static int compare_slots(const void* a, const void* b) { return strcmp(((const Slot*)a)->key, ((const Slot*)b)->key); }
 
 static size_t* slot_of(Search* s, const char* key, bool* is_new) {
-    if (s->slots_used * 2 >= s->slot_count) {
-        size_t old_count = s->slot_count;
-        struct Slot* old = s->slots;
-        s->slot_count = old_count ? old_count * 2 : 512;
-        s->slots = allocate(s->slot_count * sizeof *s->slots);
-        memset(s->slots, 0, s->slot_count * sizeof *s->slots);
-        for (size_t i = 0; i < old_count; i++) {
-            if (!old[i].key) continue;
-            size_t at = hash_of(old[i].key, strlen(old[i].key)) & (s->slot_count - 1);
-            while (s->slots[at].key) at = (at + 1) & (s->slot_count - 1);
-            s->slots[at] = old[i];
-        }
-    }
-    size_t at = hash_of(key, strlen(key)) & (s->slot_count - 1);
-    while (s->slots[at].key && strcmp(s->slots[at].key, key)) at = (at + 1) & (s->slot_count - 1);
-    *is_new = !s->slots[at].key;
-    if (*is_new) {
-        s->slots[at].key = key;
-        s->slots_used++;
-    }
-    return &s->slots[at].value;
+    Slot* fresh = allocate(sizeof *fresh);
+    *fresh = (Slot){key, 0};
+    Slot** found = tsearch(fresh, &s->slots, compare_slots);
+    if (!found) out_of_memory();
+    *is_new = *found == fresh;
+    return &(*found)->value;
 }
 
 // -- looking up -----------------------------------------------------------------------------------
@@ -102,11 +85,6 @@ static char* join_path(const char* dir, const char* name) {
     name = without_dots(name);
     if (!*dir || !strcmp(dir, ".")) return copy_text(name, strlen(name));
     return join_text(dir, dir[strlen(dir) - 1] == '/' ? "" : "/", name);
-}
-
-static char* directory_of(const char* path) {
-    const char* slash = strrchr(path, '/');
-    return slash ? copy_text(path, slash == path ? 1 : (size_t)(slash - path)) : "";
 }
 
 static void add_directory(Search* s, const char* path, bool is_system) {
@@ -287,7 +265,9 @@ static void keep(const Search* s, const char* file, const Buffer* key) {
 
 static char* file_of(const Conf* conf, const Buffer* key) {
     char name[32];
-    snprintf(name, sizeof name, "/%016llx", (unsigned long long)hash_of(key->data, key->n));
+    uint64_t h = 14695981039346656037u;  // FNV-1a
+    for (size_t i = 0; i < key->n; i++) h = (h ^ (unsigned char)key->data[i]) * 1099511628211u;
+    snprintf(name, sizeof name, "/%016llx", (unsigned long long)h);
     return join_text(conf->headers, name, "");
 }
 

@@ -60,8 +60,6 @@ static bool is_deferred_object(View v) {
     return names.sh_size && memmem(v.data + names.sh_offset, names.sh_size, k_section, sizeof k_section);
 }
 
-static bool is_deferred_file(const char* path);
-
 // Checks a member of a thin archive. Its name is in the table of long names at `offset`, and is
 // relative to the archive.
 static bool is_deferred_member(const char* archive, View names, size_t offset) {
@@ -108,14 +106,8 @@ static bool is_deferred_archive(const char* path, View v, bool thin) {
 static bool is_deferred_file(const char* path) {
     View v;
     if (!open_view(path, &v)) return false;
-    bool found = false;
-    if (!memcmp(v.data, ARMAG, SARMAG)) {
-        found = is_deferred_archive(path, v, false);
-    } else if (!memcmp(v.data, "!<thin>\n", SARMAG)) {
-        found = is_deferred_archive(path, v, true);
-    } else {
-        found = is_deferred_object(v);
-    }
+    bool is_thin = !memcmp(v.data, "!<thin>\n", SARMAG), is_archive = is_thin || !memcmp(v.data, ARMAG, SARMAG);
+    bool found = is_archive ? is_deferred_archive(path, v, is_thin) : is_deferred_object(v);
     close_view(&v);
     return found;
 }

@@ -16,12 +16,6 @@ static const char* name_of(const char* path) {
     return slash ? slash + 1 : path;
 }
 
-static bool holds(const List* list, const char* text) {
-    for (size_t i = 0; i < list->n; i++)
-        if (!strcmp(list->v[i], text)) return true;
-    return false;
-}
-
 // Returns the path of `name` in PATH, or NULL.
 static const char* find_program(const char* name) {
     if (strchr(name, '/')) return name;
@@ -142,10 +136,8 @@ const char* shim_by_path(const Conf* conf, const char* program) {
     if (!load_conf(&launcher, join_text(tmp, k_launcher, "")) || !conf_for(&launcher, path)) return NULL;
     char* shim = join_text(tmp, "/by-path", path);
     if (!access(shim, X_OK)) return shim;
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0) return NULL;
-    self[n] = 0;
+    const char* self = own_path();
+    if (!self) return NULL;
     make_parents(shim);
     if (!link(self, shim) || errno == EEXIST) return shim;
     Buffer content = {0};  // for a file system without hard links

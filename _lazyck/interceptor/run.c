@@ -1,6 +1,7 @@
 // Leaves the shim by exec of the real compiler or of the post-build, in the environment that there
 // would be without lazyck.
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
@@ -29,12 +30,6 @@ static void check_depth(const Conf* conf) {
     setenv(k_depth_name, number, 1);
 }
 
-static bool is_shim_dir(const Conf* conf, const char* dir) {
-    for (size_t i = 0; i < conf->shim_dirs.n; i++)
-        if (!strcmp(conf->shim_dirs.v[i], dir)) return true;
-    return false;
-}
-
 static void clean_path(const Conf* conf) {
     const char* path = getenv("PATH");
     if (!path) return;
@@ -45,7 +40,7 @@ static void clean_path(const Conf* conf) {
         size_t n = strcspn(path, ":");
         char* dir = copy_text(path, n);
         while (n > 1 && dir[n - 1] == '/') dir[--n] = 0;
-        if (!is_shim_dir(conf, dir)) {
+        if (!holds(&conf->shim_dirs, dir)) {
             if (!first) append_text(&b, ":");
             append_text(&b, map_text(&conf->path_map, dir));
             first = false;
@@ -75,12 +70,44 @@ void clean_environment(const Conf* conf) {
     }
 }
 
+const char* own_path(void) {
+    static char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    return n > 0 ? path : NULL;
+}
+
 _Noreturn void start(char** argv) {
     execv(argv[0], argv);
     int why = errno;
     fprintf(stderr, "lazyck: cannot start %s: %s\n  hint: run the build again with `lazyck build full`\n", argv[0],
             strerror(why));
     _exit(why == ENOENT ? 127 : 126);
+}
+
+// Runs a command and reads what it writes to `stream`. With `asking`, it runs in that shim's clean
+// environment, and its other streams are /dev/null. Returns false if no process can be started.
+// Sets `*status` as waitpid(2) does.
+bool read_output(char** argv, int stream, const Conf* asking, Buffer* out, int* status) {
+    int ends[2];
+    char part[1 << 16];
+    if (pipe(ends)) return false;
+    pid_t child = fork();
+    if (child < 0) return false;
+    if (!child) {
+        int nothing = asking ? open("/dev/null", O_RDWR) : -1;
+        for (int each = 0; asking && each < 3; each++) dup2(nothing, each);
+        dup2(ends[1], stream);
+        close(ends[0]);
+        close(ends[1]);
+        if (asking) clean_environment(asking);
+        start(argv);
+    }
+    close(ends[1]);
+    for (ssize_t n; (n = read(ends[0], part, sizeof part)) > 0 || (n < 0 && errno == EINTR);)
+        if (n > 0) append(out, part, (size_t)n);
+    close(ends[0]);
+    while (waitpid(child, status, 0) < 0 && errno == EINTR) continue;
+    return true;
 }
 
 // Replaces a shim's path in an option (`-ccbin X`, `-ccbin=X`) by the real compiler.
@@ -130,21 +157,9 @@ static void append_step(const Conf* conf, Buffer* out, const char* line, size_t 
 // Runs the real nvcc, and replaces its host compilers in its output by shims, however these
 // compilers are chosen: by PATH, options, variables, or nvcc.profile.
 static _Noreturn void answer_for(const Conf* conf, char** argv) {
-    int ends[2];
-    if (pipe(ends)) start(argv);
-    pid_t child = fork();
-    if (child < 0) start(argv);
-    if (!child) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        start(argv);
-    }
-    close(ends[1]);
     Buffer said = {0}, out = {0};
-    char piece[4096];
-    for (ssize_t n; (n = read(ends[0], piece, sizeof piece)) > 0 || (n < 0 && errno == EINTR);)
-        if (n > 0) append(&said, piece, (size_t)n);
+    int status = 0;
+    if (!read_output(argv, STDERR_FILENO, NULL, &said, &status)) start(argv);
     for (size_t at = 0; at < said.n;) {
         const char* newline = memchr(said.data + at, '\n', said.n - at);
         size_t size = newline ? (size_t)(newline - said.data) - at + 1 : said.n - at;
@@ -153,8 +168,6 @@ static _Noreturn void answer_for(const Conf* conf, char** argv) {
     }
     fwrite(out.data, 1, out.n, stderr);
     fflush(stderr);
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 

@@ -21,15 +21,11 @@ static long microseconds(void) {
 // Returns `<dir>/.lazyck/<name>.conf`, by the shim's real path, since a build may call it by any
 // link or name. If the shim is the launcher for one compiler, `*compiler` is set to this compiler.
 static char* conf_path(const char** compiler) {
-    static char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0) return NULL;
-    self[n] = 0;
+    const char* self = own_path();
+    if (!self) return NULL;
     char* of_launcher = launcher_conf(self, compiler);
     if (of_launcher) return of_launcher;
-    char* slash = strrchr(self, '/');
-    *slash = 0;
-    return join_text(self, "/.lazyck/", join_text(slash + 1, ".conf", ""));
+    return join_text(directory_of(self), "/.lazyck/", join_text(strrchr(self, '/') + 1, ".conf", ""));
 }
 
 static int fail_to_write(const Conf* conf, Verdict* verdict, const char* path) {

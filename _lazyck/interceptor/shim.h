@@ -103,10 +103,13 @@ typedef struct {
 } Include;
 
 // conf.c
+_Noreturn void out_of_memory(void);
 void* allocate(size_t size);
 char* copy_text(const char* text, size_t size);
 char* join_text(const char* a, const char* b, const char* c);
+char* directory_of(const char* path);  // without the slash at its end; empty if there is none
 void push(List* list, const char* word);
+bool holds(const List* list, const char* text);
 void append(Buffer* b, const void* data, size_t size);
 void append_text(Buffer* b, const char* text);
 bool read_file(const char* path, char** data, size_t* size);
@@ -159,6 +162,8 @@ void make_parents(const char* path);
 
 // run.c
 void clean_environment(const Conf* conf);
+const char* own_path(void);
+bool read_output(char** argv, int stream, const Conf* asking, Buffer* out, int* status);
 _Noreturn void start(char** argv);
 _Noreturn void run_real(const Conf* conf, char* const* args);
 _Noreturn void run_postbuild(const Conf* conf, const char* record);
