@@ -8,10 +8,13 @@
 
 #include "shim.h"
 
+static void put_number(char* at, size_t value) {
+    for (size_t i = 0; i < 4; i++) at[i] = (char)(value >> 8 * i);
+}
+
 static void append_number(Buffer* b, size_t value) {
-    uint32_t n = (uint32_t)value;
-    unsigned char bytes[4] = {(unsigned char)n, (unsigned char)(n >> 8), (unsigned char)(n >> 16),
-                              (unsigned char)(n >> 24)};
+    char bytes[4];
+    put_number(bytes, value);
     append(b, bytes, 4);
 }
 
@@ -75,12 +78,8 @@ Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict,
         append_string(&b, map_text(&conf->path_map, value));
         count++;
     }
-    Buffer number = {0};
-    append_number(&number, count);
-    memcpy(b.data + count_at, number.data, 4);
-    number.n = 0;
-    append_number(&number, b.n);
-    memcpy(b.data + 8, number.data, 4);
+    put_number(b.data + count_at, count);
+    put_number(b.data + 8, b.n);
     return b;
 }
 

@@ -7,8 +7,8 @@
 //   inputs.c    recognizes deferred objects and archives with such objects
 //   record.c    the record of a call, the list of compiles, the log
 //   object.c    the deferred object
-//   depfile.c   the rule that names what a blob reads; headers.c finds the headers, includes.c
-//               reads `#include` lines, ask.c asks the compiler if those do not tell
+//   depfile.c   the rule that names what a blob reads, written or asked of the compiler; headers.c
+//               finds the headers, includes.c reads `#include` lines
 //   launch.c    a compiler that is named by its path, behind `lazyck-launch`
 //   run.c       exec of the real compiler or of the post-build, in a clean environment
 #pragma once
@@ -142,13 +142,11 @@ bool write_whole(const char* path, const Buffer* content);
 bool write_depfile(const Command* cmd, const char* source, const List* headers);
 char* depfile_path(const Command* cmd);
 char* quote_for_make(const char* text);
+List header_question(const Conf* conf, const Command* cmd);
+bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List* headers);
 
 // headers.c
 List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd);
-
-// ask.c
-List header_question(const Conf* conf, const Command* cmd);
-bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List* headers);
 
 // includes.c
 void scan_text(Scanner* s, const char* data, size_t size);
