@@ -4,11 +4,14 @@ is missing."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
+
+from _lazyck import proc
+from _lazyck.errors import ToolchainError
 
 
 class State(str, Enum):
@@ -28,6 +31,16 @@ class Check:
     state: State
     detail: str = ""
     install: str = ""
+
+
+def output_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return what a program says on stdout, or an empty string if it cannot be run, fails, or does
+    not end within a minute."""
+    try:
+        said = proc.run(argv, env=env, timeout=60)
+    except ToolchainError:
+        return ""
+    return said.stdout if said.status == 0 else ""
 
 
 # ID or ID_LIKE in /etc/os-release → package manager

@@ -12,7 +12,7 @@ from pathlib import Path
 from _lazyck import proc
 from _lazyck.errors import ToolchainError
 from _lazyck.toolchains import lookup
-from _lazyck.toolchains.check import Check, State, install_line
+from _lazyck.toolchains.check import Check, State, install_line, output_of
 
 _KERNEL = "__global__ void fill(int* p) { *p = 1; }\nvoid launch(int* p) { fill<<<1, 1>>>(p); }\n"
 _CCCL = "#include <cuda/std/cstdint>\n#include <cub/version.cuh>\n"
@@ -91,10 +91,5 @@ def capabilities(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, 
 
 def _query(env: Mapping[str, str], field: str) -> list[str]:
     program = lookup.which("nvidia-smi", {"PATH": env.get("PATH", os.defpath)})
-    if program is None:
-        return []
-    try:
-        done = proc.run([program, f"--query-gpu={field}", "--format=csv,noheader"], env=env, timeout=60)
-    except ToolchainError:
-        return []
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.status == 0 else []
+    said = output_of([program, f"--query-gpu={field}", "--format=csv,noheader"], env) if program else ""
+    return [line.strip() for line in said.splitlines() if line.strip()]

@@ -4,21 +4,34 @@ clang is missing."""
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
 from _lazyck import proc
-from _lazyck.toolchains import answers, llvm_checks, lookup
+from _lazyck.errors import ToolchainError
+from _lazyck.toolchains import answers, lookup
 from _lazyck.toolchains.base import Found
-from _lazyck.toolchains.check import Check, State
+from _lazyck.toolchains.check import Check, State, install_line
 from _lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
 from _lazyck.toolchains.options import join
 
 SUFFIXES = (".ll", ".bc")
 LANGUAGE = "ir"
 IRC = "lazyck-irc"
+_PIP = "pip install 'lazyck[llvm]'"
+_INSTALL = {
+    "apt": f"apt install clang (or: {_PIP})",
+    "dnf": f"dnf install clang (or: {_PIP})",
+    "zypper": f"zypper install clang (or: {_PIP})",
+    "pacman": f"pacman -S clang (or: {_PIP})",
+    "apk": "apk add clang",
+    "any": _PIP,
+}
+_SECONDS = 60.0
+_MODULE = "define i32 @lazyck_doctor(i32 %x) {\n  %y = add i32 %x, 1\n  ret i32 %y\n}\n"
 
 
 class LlvmToolchain(GnuToolchain):
@@ -28,7 +41,7 @@ class LlvmToolchain(GnuToolchain):
     name = "llvm"
     tools = (IRC,)
     compiler_env = ("CLANG",)
-    install = llvm_checks.INSTALL
+    install: ClassVar[Mapping[str, str]] = _INSTALL
     written_in = "llvm-ir"
     source_suffixes = (*SUFFIXES, *(s for s in SOURCES if s != ".cu"))
     # Other sources that $CLANG compiles.
@@ -53,8 +66,8 @@ class LlvmToolchain(GnuToolchain):
         if found is None or done[0].state is not State.OK:
             return done
         is_irc = Path(found.compiler[0]).name == IRC
-        others = [] if is_irc else [llvm_checks.irc_check(irc(env), env)]
-        return [*done, llvm_checks.try_module(found.compiler, env), *others]
+        others = [] if is_irc else [_irc_check(irc(env), env)]
+        return [*done, _try_module(found.compiler, env), *others]
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         if Path(compiler[0]).name == IRC:
@@ -95,6 +108,36 @@ def irc(env: Mapping[str, str]) -> str | None:
 def _working_irc(env: Mapping[str, str]) -> str | None:
     path = irc(env)
     return path if path and proc.run([path, "--version"], env=env).status == 0 else None
+
+
+def _try_module(compiler: Sequence[str], env: Mapping[str, str]) -> Check:
+    """Compile and link a module as the recipe of a blob does."""
+    with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
+        Path(work, "t.ll").write_text(_MODULE)
+        for words in (("-O2", "-fPIC", "-c", "t.ll", "-o", "t.o"), ("-shared", "t.o", "-o", "t.so")):
+            try:
+                done = proc.run([*compiler, *words], cwd=work, env=env, timeout=_SECONDS)
+            except ToolchainError as e:
+                return Check("module", State.MISSING, e.message, install_line(_INSTALL))
+            if done.status != 0:
+                said = (done.stderr + done.stdout).strip().splitlines()
+                what = next((line for line in said if "error" in line), f"{words[0]}: status {done.status}")
+                return Check("module", State.MISSING, what.strip(), install_line(_INSTALL))
+    return Check("module", State.OK, "compiles and links")
+
+
+def _irc_check(program: str | None, env: Mapping[str, str]) -> Check:
+    """Check whether lazyck's own IR compiler works, which is needed only if clang is missing."""
+    name = "lazyck-irc"
+    if program is None:
+        return Check(name, State.NOTE, "not on PATH: only needed where clang is missing", _PIP)
+    try:
+        shown = proc.run([program, "--version"], env=env, timeout=_SECONDS)
+    except ToolchainError as e:
+        return Check(name, State.NOTE, e.message, _PIP)
+    if shown.status != 0:
+        return Check(name, State.NOTE, "llvmlite is not installed: only needed where clang is missing", _PIP)
+    return Check(name, State.OK, f"{program} ({', '.join(shown.stdout.strip().splitlines())})")
 
 
 LLVM = LlvmToolchain()

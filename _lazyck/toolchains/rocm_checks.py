@@ -11,7 +11,7 @@ from pathlib import Path
 from _lazyck import proc
 from _lazyck.errors import ToolchainError
 from _lazyck.toolchains.base import Found
-from _lazyck.toolchains.check import Check, State, install_line
+from _lazyck.toolchains.check import Check, State, install_line, output_of
 
 _DOCS = "https://rocm.docs.amd.com/projects/install-on-linux"
 INSTALL = {
@@ -40,16 +40,6 @@ _COMPLAINTS = (
 )
 
 
-def answer(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return what a program says on stdout, or an empty string if it cannot be run, fails, or does
-    not end."""
-    try:
-        said = proc.run(argv, env=env, timeout=_SECONDS)
-    except ToolchainError:
-        return ""
-    return said.stdout if said.status == 0 else ""
-
-
 def present_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the archs of the GPUs, as ROCm's own programs list them."""
     names = ("bin/rocm_agent_enumerator", "llvm/bin/amdgpu-arch", "lib/llvm/bin/amdgpu-arch", "llvm/bin/offload-arch")
@@ -57,7 +47,7 @@ def present_archs(found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
         path = Path(found.home, program)
         if not path.is_file():
             continue
-        archs = tuple(dict.fromkeys(a for a in _GFX.findall(answer([str(path)], env)) if a != "gfx000"))
+        archs = tuple(dict.fromkeys(a for a in _GFX.findall(output_of([str(path)], env)) if a != "gfx000"))
         if archs:
             return archs
     return ()
@@ -86,7 +76,7 @@ def device_libraries(found: Found, env: Mapping[str, str]) -> Path | None:
     home = Path(found.home)
     places = [home / "amdgcn/bitcode", home / "lib/bitcode", *home.glob("lib/*/amdgcn/bitcode")]
     places += home.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode")
-    own = answer([*found.compiler, "-print-resource-dir"], _without_asking_gpus(env)).strip()
+    own = output_of([*found.compiler, "-print-resource-dir"], _without_asking_gpus(env)).strip()
     places += [Path(own, "amdgcn/bitcode"), Path(own, "lib/amdgcn/bitcode")] if own else []
     return next((p for p in places if (p / "ocml.bc").is_file()), None)
 
