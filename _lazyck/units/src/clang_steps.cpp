@@ -35,7 +35,7 @@ void move_outputs(ClangSteps& steps, const std::string& directory) {
     for (Step* const maker : makers) {
         const std::string from = output_of(*maker);
         if (from.empty()) throw Refused{"clang -### shows a step of " + maker->program() + " that names no output"};
-        const std::string to = joined(directory, (std::to_string(++number) + from.substr(from.rfind('.') + 1)).c_str());
+        const std::string to = directory + "/" + std::to_string(++number) + from.substr(from.rfind('.') + 1);
         for (Step* const step : all) {
             for (std::string& word : step->words) replace_all(word, from, to);
         }
@@ -124,13 +124,13 @@ ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
 }
 
 std::string preprocessed(const Step& step, const std::string& directory) {
-    const std::string text = joined(directory, "text");
-    run(preprocessor_of(step, "-E", text, joined(directory, "rule"), {}));
+    const std::string text = directory + "/text";
+    run(preprocessor_of(step, "-E", text, directory + "/rule", {}));
     return read_file(text);
 }
 
 std::set<std::string> files_of(const Step& step, const std::string& directory) {
-    const std::string rule = joined(directory, "rule");
+    const std::string rule = directory + "/rule";
     Words more = {"-sys-header-deps"};
     if (!step.has("-dependency-file")) more.insert(more.end(), {"-dependency-file", rule, "-MT", "unit"});
     run(preprocessor_of(step, "-Eonly", "-", rule, more));

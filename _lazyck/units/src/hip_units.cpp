@@ -72,8 +72,7 @@ Library library_of(const ClangSteps& steps) { return {steps.host.words[0], k_ima
 void make_whole(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
     std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
     for (const Step& step : steps.device) {
-        run(step);
-        const std::string bytes = read_file(step.value("-o"));
+        const std::string bytes = made_by(step);
         const ElfObject object(bytes);
         for (const auto& symbol : object.symbols()) {
             if (symbol.section != 0 && ends_with(symbol.name, k_descriptor))
@@ -137,8 +136,7 @@ struct Alone {
 // were optimized alone: how often these are called, and with which arguments, decides how they are
 // optimized.
 std::string generate_alone(const Alone& part, const Kernel& kernel) {
-    run(to_ir(back_end_of(part.compile, part.all), part.one));
-    const std::string text = read_file(part.one);
+    const std::string text = made_by(to_ir(back_end_of(part.compile, part.all), part.one));
     const IrModule module(text);
     // Names the last one: the names in some device libraries are numbers, which sort first and tell
     // nothing.
@@ -153,10 +151,9 @@ std::string generate_alone(const Alone& part, const Kernel& kernel) {
 // `reason` if the kernel cannot be compiled by itself. Throws Refused.
 Alone begin_alone(const Step& compile, const Kernel& kernel, const Job& job, std::size_t number, Material& material,
                   std::string& reason) {
-    const std::string lead = joined(job.directory, std::to_string(number).c_str());
+    const std::string lead = job.directory + "/" + std::to_string(number);
     Alone part = {compile, lead + ".all.ll", lead + ".one.ll", false, {}};
-    run(front_end_of(compile, part.all));
-    const std::string text = read_file(part.all);
+    const std::string text = made_by(front_end_of(compile, part.all));
     const IrModule module(text);
     if (!module.has_kernel(kernel.symbol)) reason = "the compiler does not make it";
     if (!reason.empty()) return part;
@@ -178,8 +175,7 @@ Alone begin_alone(const Step& compile, const Kernel& kernel, const Job& job, std
 // an empty string. Throws Refused.
 std::string finish_alone(const Alone& part, const Kernel& kernel) {
     if (part.is_optimized_whole) return generate_alone(part, kernel);
-    run(back_end_of(part.compile, part.one));
-    const std::string bytes = read_file(part.compile.value("-o"));
+    const std::string bytes = made_by(back_end_of(part.compile, part.one));
     const ElfObject object(bytes);
     for (const auto& symbol : object.symbols()) {
         const std::string name(symbol.name);
@@ -215,11 +211,9 @@ void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
     const ClangSteps steps = clang_steps_of(job.command, job.directory);
     const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + id + '\0';
     write_file(steps.image(), mark + '\0');
-    const std::string made = joined(job.directory, "host.o");
     Step host = steps.host;
-    host.set_value("-o", made);
-    run(host);
-    const std::string bytes = read_file(made);
+    host.set_value("-o", job.directory + "/host.o");
+    const std::string bytes = made_by(host);
     const ElfObject object(bytes);
     check_registrations(object);
     // Without any device code, nothing is registered.
@@ -260,22 +254,20 @@ void ask_for_hip_object(const Job& job) {
 
 void make_hip_object(const Job& job) {
     const ClangSteps steps = clang_steps_of(job.command, job.directory);
-    const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + "object", included = joined(job.directory, "mark");
+    const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + "object", included = job.directory + "/mark";
     write_file(included, mark);
     std::string said;
     auto device = std::async(std::launch::async, [&] {
         for (const Step& step : steps.device) run(step, &said);
         for (const Step& step : steps.between) run(step, &said);
     });
-    const std::string made = joined(job.directory, "host.o");
     Step host = steps.host;
     host.set_input(steps.image(), included);
-    host.set_value("-o", made);
-    run(host);
+    host.set_value("-o", job.directory + "/host.o");
+    const std::string bytes = made_by(host);
     device.wait();
     std::fputs(said.c_str(), stderr);
     device.get();
-    const std::string bytes = read_file(made);
     const ElfObject object(bytes);
     const std::string image = object.contents_of(k_image_section);
     if (image.empty()) return write_file(job.output, bytes);  // it registers no device code

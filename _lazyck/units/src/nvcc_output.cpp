@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "text.h"
+#include "tokens.h"
 
 namespace lazyck::units {
 
@@ -18,20 +19,10 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-// Returns the place of the bracket that closes the one at `open`; npos if none does.
+// Returns the place of the `)` that closes the `(` at `open`; npos if none does.
 std::size_t closing(std::string_view text, std::size_t open) {
-    std::size_t depth = 0;
-    for (std::size_t i = open; i < text.size(); ++i) {
-        const char c = text[i];
-        if (c == '"' || c == '\'') {
-            for (++i; i < text.size() && text[i] != c; ++i) i += text[i] == '\\' ? 1 : 0;
-            continue;
-        }
-        depth += c == '(' || c == '[' || c == '{' ? 1 : 0;
-        if (c != ')' && c != ']' && c != '}') continue;
-        if (--depth == 0) return i;
-    }
-    return std::string_view::npos;
+    Tokens tokens(text.substr(open + 1));
+    return tokens.skip_group('(', ')') ? open + tokens.at() : std::string_view::npos;
 }
 
 // Returns the arguments of a call as a macro splits them: at commas outside of brackets.

@@ -14,8 +14,6 @@ std::string quoted(std::string_view text) {
     return out + "\"";
 }
 
-std::string joined(const std::string& directory, const char* name) { return directory + "/" + name; }
-
 void write_cost(const Job& job, const std::string& what) { write_file(job.output + ".cost", what + "\n"); }
 
 namespace {
@@ -28,7 +26,7 @@ void make_library_of(const std::string& content, const Library& library, const J
         text += " .globl " + name + "\n .type " + name + ",%function\n" + name + ":\n";
     }
     text += content + " .section .note.GNU-stack,\"\",%progbits\n";
-    const std::string assembler = joined(job.directory, "unit.s");
+    const std::string assembler = job.directory + "/unit.s";
     write_file(assembler, text);
     run({{library.compiler, "-shared", "-nostdlib", "-Wl,--build-id=none", "-x", "assembler", assembler, "-o",
           job.output}});

@@ -12,8 +12,6 @@ namespace lazyck::units {
 // Returns `text` as a string literal of assembler text or of C++.
 std::string quoted(std::string_view text);
 
-std::string joined(const std::string& directory, const char* name);
-
 // Writes the file `<output>.cost` of a job, with `what` as its line.
 void write_cost(const Job& job, const std::string& what);
 

@@ -167,4 +167,9 @@ double run(const Step& step, std::string* said, Pipe* input) {
     return ended.cpu_seconds;
 }
 
+std::string made_by(const Step& step) {
+    run(step);
+    return read_file(step.value("-o"));
+}
+
 }  // namespace lazyck::units

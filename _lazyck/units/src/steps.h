@@ -61,4 +61,7 @@ Steps steps_of(const Words& command, const std::string& directory);
 // to this program's own. Only this step inherits `input`. Throws Refused.
 double run(const Step& step, std::string* said = nullptr, Pipe* input = nullptr);
 
+// Runs a step and returns the contents of the file that it writes. Throws Refused.
+std::string made_by(const Step& step);
+
 }  // namespace lazyck::units

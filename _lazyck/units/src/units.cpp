@@ -84,7 +84,7 @@ std::optional<std::string> with_guarded_stubs(const std::string& text) {
 // path.
 std::string make_image(const Steps& steps, const std::string& directory) {
     Step step = steps.fatbinary;
-    const std::string image = joined(directory, "unit.fatbin");
+    const std::string image = directory + "/unit.fatbin";
     step.words.erase(std::remove_if(step.words.begin(), step.words.end(),
                                     [](const std::string& word) {
                                         return word.rfind("--embedded-fatbin", 0) == 0 ||
@@ -131,8 +131,7 @@ void set_module_id(const Step& front_end, const std::string& module_id) {
 std::string compile_pass(const DevicePass& pass, const std::string& text, const Kernel& kernel) {
     write_file(pass.preprocess.value("-o"), text);
     set_module_id(pass.compile, device_module_id());
-    run(pass.compile);
-    const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
+    const Ptx ptx = read_ptx(made_by(pass.compile));
     const auto found = ptx.entries.find(kernel.symbol);
     if (found == ptx.entries.end()) throw Refused{"the compiler does not make it when it is asked for by name"};
     if (found->second != kernel.parameters) {
@@ -212,7 +211,7 @@ std::string table_of(const Registrations& registered, const Ptx& ptx, const std:
 // Makes the host code include the unit's name and table, in place of what `fatbinary` makes for it.
 void include_table(const Job& job, const DevicePass& pass, const std::string& id, TableIn place,
                    const std::string& table) {
-    const std::string table_file = joined(job.directory, "kernels");
+    const std::string table_file = job.directory + "/kernels";
     write_file(table_file, table);
     const std::string data =
         ".section .nv_fatbin, \"a\"\n.p2align 3\nfatbinData:\n.asciz " + quoted(LAZYCK_HOST_UNIT_MARK + id) +
@@ -220,7 +219,7 @@ void include_table(const Job& job, const DevicePass& pass, const std::string& id
              ? "\n.incbin " + quoted(table_file) + "\n.byte 0"
              : "\n.byte 0\n.section " LAZYCK_KERNELS_SECTION ", \"e\", %progbits\n.incbin " + quoted(table_file)) +
         "\n.text\n";
-    write_file(joined(job.directory, pass.compile.value("--include_file_name").c_str()),
+    write_file(job.directory + "/" + pass.compile.value("--include_file_name"),
                "#ifndef __SKIP_INTERNAL_FATBINARY_HEADERS\n#include \"fatbinary_section.h\"\n#endif\n"
                "asm(" +
                    literal(data) +
@@ -263,8 +262,7 @@ Preprocessed preprocess(const Steps& steps, const DevicePass& pass) {
         out.device_seconds = run(pass.preprocess, &said);
         out.device = read_file(pass.preprocess.value("-o"));
     });
-    run(steps.preprocess_host);
-    out.host = read_file(steps.preprocess_host.value("-o"));
+    out.host = made_by(steps.preprocess_host);
     reads_device.wait();
     std::fputs(said.c_str(), stderr);
     reads_device.get();
@@ -355,7 +353,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         compile.set_value("-o", job.output);
         HostCompile compile_host(compile, pass.compile.value("--stub_file_name"));
         write_file(pass.preprocess.value("-o"), how_much == StubText::used ? used : source->text_for(how_much));
-        const std::string stub_file = joined(job.directory, "stubs");
+        const std::string stub_file = job.directory + "/stubs";
         Step compile_device = pass.compile;
         compile_device.set_value("--stub_file_name", stub_file);
         // The host's pass has printed the warnings already. The option may be given only once.
@@ -401,8 +399,7 @@ void make_whole(const Job& job, const Steps& steps) {
     std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
     for (const DevicePass& pass : steps.passes) {
         set_module_id(pass.compile, device_module_id());
-        run(pass.compile);
-        const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
+        const Ptx ptx = read_ptx(made_by(pass.compile));
         for (const auto& entry : ptx.entries) symbols.insert(entry.first);
         for (const Step& step : pass.assemble) run(step);
     }
@@ -419,10 +416,7 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         return;
     }
     std::vector<std::string> texts;
-    for (const DevicePass& pass : steps.passes) {
-        run(pass.preprocess);
-        texts.push_back(read_file(pass.preprocess.value("-o")));
-    }
+    for (const DevicePass& pass : steps.passes) texts.push_back(made_by(pass.preprocess));
     std::string reason;
     // Returns false if another text may do better.
     const auto is_settled_by = [&](KernelText how_much) {
