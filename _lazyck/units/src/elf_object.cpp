@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "steps.h"
+#include "text.h"
 
 namespace lazyck::units {
 
@@ -101,7 +102,7 @@ bool ElfObject::has_undefined(std::string_view name) const {
 std::string ElfObject::contents_of(std::string_view lead) const {
     std::string out;
     for (const Section& each : m_sections) {
-        if (each.name.substr(0, lead.size()) == lead) out.append(each.contents).append(1, '\0');
+        if (begins_with(each.name, lead)) out.append(each.contents).append(1, '\0');
     }
     return out;
 }

@@ -219,7 +219,7 @@ void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
     // Without any device code, nothing is registered.
     const bool registers = object.has_undefined("__hipRegisterFatBinary");
     const std::string image = object.contents_of(k_image_section);
-    if (registers && image.rfind(mark, 0) != 0)
+    if (registers && !begins_with(image, mark))
         throw Refused{"the host code has no image of device code where one was expected"};
     const std::vector<std::string_view> kernels = kernels_of(object);
     std::string table = LAZYCK_KERNELS_VERSION "\n";

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "text.h"
 #include "tokens.h"
 
 namespace lazyck::units {
@@ -68,10 +69,7 @@ void for_each_word(std::string_view text, std::string_view own, const F& f) {
 // Whether the function is called by the name of its class, as constructors are, or by no name at
 // all.
 bool is_called_without_name(const Definition& d, const Declared& around) {
-    const auto has = [&](const auto& names) {
-        return std::find(std::begin(names), std::end(names), d.name) != std::end(names);
-    };
-    return has(k_always) || has(around.names);
+    return has(k_always, d.name) || has(around.names, d.name);
 }
 
 // Finds the declarations, and the functions of classes, that mention each name.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "text.h"
 #include "tokens.h"
 
 namespace lazyck::units {
@@ -35,7 +36,7 @@ struct Declaration {
 
     // Reads an attribute: `word`, and the brackets `text` behind it.
     void read_attribute(std::string_view word, std::string_view text) {
-        const auto has = [&](std::string_view word) {
+        const auto says = [&](std::string_view word) {
             for (std::size_t i = text.find(word); i != std::string_view::npos; i = text.find(word, i + 1)) {
                 const bool is_begun = i == 0 || !is_word(text[i - 1]) || text[i - 1] == '_';
                 const std::size_t end = i + word.size();
@@ -43,17 +44,19 @@ struct Declaration {
             }
             return false;
         };
-        found.is_kernel |= has("global");
-        found.is_device |= has("device");
-        found.is_host |= has("host");
-        is_in_memory |= has("device") || has("constant") || has("managed");
+        found.is_kernel |= says("global");
+        found.is_device |= says("device");
+        found.is_host |= says("host");
+        is_in_memory |= says("device") || says("constant") || says("managed");
         // ((global)) and ((__device__)) only say where it runs. Launch bounds and the like say
         // more.
         const bool is_place = word.substr(0, 11) == "__attribute" && text.find('(', 2) == std::string_view::npos &&
-                              (has("global") || has("device") || has("host"));
+                              (says("global") || says("device") || says("host"));
         found.has_attributes |= !is_place;
     }
 };
+
+constexpr std::string_view k_asked_for[] = {"inline", "__inline__", "__inline", "static", "extern", "constexpr"};
 
 constexpr std::string_view k_takes_group[] = {
     "__attribute__", "__attribute", "__declspec", "alignas",  "decltype", "noexcept",          "__launch_bounds__",
@@ -68,9 +71,7 @@ constexpr std::string_view k_no_names[] = {
     "float",  "double", "signed", "unsigned", "auto", "const", "noexcept", "default", "delete", "operator",
 };
 
-bool is_no_name(std::string_view word) {
-    return word.empty() || std::find(std::begin(k_no_names), std::end(k_no_names), word) != std::end(k_no_names);
-}
+bool is_no_name(std::string_view word) { return word.empty() || has(k_no_names, word); }
 
 std::vector<std::string_view> words_of(std::string_view text) {
     std::vector<std::string_view> words;
@@ -79,10 +80,6 @@ std::vector<std::string_view> words_of(std::string_view text) {
         if (is_word_start(token.text[0])) words.push_back(token.text);
     }
     return words;
-}
-
-bool takes_group(std::string_view word) {
-    return std::find(std::begin(k_takes_group), std::end(k_takes_group), word) != std::end(k_takes_group);
 }
 
 class Finder {
@@ -182,8 +179,7 @@ class Finder {
         now.is_requirement = word == "requires" && std::exchange(now.has_requirements, true);
         if (word == "typedef" || word == "using") now.names_a_type = true;
         if (word == "static_assert") now.name = "static_assert()";  // a name that nobody mentions
-        for (const char* const said : {"inline", "__inline__", "__inline", "static", "extern", "constexpr"})
-            now.is_asked_for |= word == said;
+        now.is_asked_for |= has(k_asked_for, word);
         if (word == "constexpr" || word == "consteval") now.found.is_constant = true;
         if (word == "auto" || word == "decltype") now.found.is_deduced = true;
         if (word == "virtual" || word == "override" || word == "final") now.found.is_virtual = true;
@@ -211,10 +207,8 @@ class Finder {
         // `int (f)(int)` and pointers to members are not understood.
         const std::string_view read = m_text.substr(open.begin, m_tokens.at() - open.begin);
         now.has_more_names |= (now.has_parameters && word.empty()) || read.find("::*") != std::string_view::npos;
-        if (takes_group(word)) {
-            if (word != "decltype" && word != "requires") {
-                now.read_attribute(word, read);
-            }
+        if (has(k_takes_group, word)) {
+            if (word != "decltype" && word != "requires") now.read_attribute(word, read);
         } else if (!now.has_parameters && !now.has_value && !now.has_bases) {
             // A pointer to a function has its name in the brackets.
             const std::size_t first = m_text.find_first_not_of(" \n", open.begin + 1);

@@ -87,8 +87,7 @@ std::string make_image(const Steps& steps, const std::string& directory) {
     const std::string image = directory + "/unit.fatbin";
     step.words.erase(std::remove_if(step.words.begin(), step.words.end(),
                                     [](const std::string& word) {
-                                        return word.rfind("--embedded-fatbin", 0) == 0 ||
-                                               word.rfind("--create", 0) == 0;
+                                        return begins_with(word, "--embedded-fatbin") || begins_with(word, "--create");
                                     }),
                      step.words.end());
     step.words.push_back("--create=" + image);
@@ -106,11 +105,11 @@ std::string tie_of(const Kernel& kernel, const Ptx& ptx) {
             return "it calls " + name + ", which is optimized together with all of the file's kernels that call it";
         }
         if (ptx.uninitialized.count(name) == 0 && ptx.initialized.count(name) == 0) continue;
-        if (name[0] == '$' || name.rfind("__unnamed_", 0) == 0) continue;
-        const bool is_state = std::find(kernel.state.begin(), kernel.state.end(), name) != kernel.state.end();
+        if (name[0] == '$' || begins_with(name, "__unnamed_")) continue;
+        const bool is_state = has(kernel.state, name);
         // Statics of functions and instances of a variable template are not registered. The
         // compiler's own tables have other names, except for those of classes.
-        const bool has_mangled_name = name.rfind("_Z", 0) == 0;
+        const bool has_mangled_name = begins_with(name, "_Z");
         const bool is_of_class = has_mangled_name && name.size() > 3 && name[2] == 'T';  // vtables and type_info
         if (is_state || (has_mangled_name && !is_of_class) || ptx.uninitialized.count(name) != 0) {
             return "it uses " + name + ", which other kernels of the file and the host may use too";
