@@ -17,6 +17,7 @@ from _lazyck.errors import LazyckError, ToolchainError, UsageError
 from _lazyck.interceptor.shims import c_compiler
 from _lazyck.quantities import show_size
 from _lazyck.toolchains import ALL, HOST, Found, Toolchain
+from _lazyck.toolchains.base import compiler_identity
 from _lazyck.toolchains.check import Check, State, install_line
 
 _LEAST_FREE = 512 << 20  # bytes
@@ -74,7 +75,7 @@ def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
     if found is None:
         return Health(toolchain.name, False, "", (), "", (), (), tuple(checks))
     try:
-        identity = toolchain.identity(found.compiler, found.home, env)
+        identity = compiler_identity(found.compiler, env)
     except ToolchainError:
         identity = ""
     archs, gpus = toolchain.known_archs(found, env), toolchain.present_archs(found, env)

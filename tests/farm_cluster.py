@@ -16,12 +16,12 @@ from pathlib import Path
 from bundles import Bundle, make_bundle
 from support import HERE, REPOSITORY
 
-from _lazyck.toolchains import HOST
+from _lazyck.toolchains.base import compiler_identity
 
 
 def farm_bundle(directory: Path, blobs: Sequence[str] | Mapping[str, str], *, compiler: str = HERE.cxx) -> Bundle:
     """Make a bundle whose recipe has the true identity of `compiler`."""
-    identity = HOST.identity((compiler,), "")
+    identity = compiler_identity((compiler,))
     bundle = make_bundle(directory, blobs, toolchain="host", toolchain_id=identity)
     script = directory / "cxx"
     script.write_text(script.read_text().replace(f"{HERE.cxx} ", f"{compiler} "))

@@ -19,6 +19,7 @@ from _lazyck.errors import ToolchainError
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.probe.own_command import compile_one
 from _lazyck.toolchains import by_name
+from _lazyck.toolchains.base import compiler_identity
 
 # Without weak symbols GCC keeps inline functions local to the file, including explicit
 # specializations of templates.
@@ -36,7 +37,7 @@ def vague_names(unit: Unit, blob: BlobObject, wanted: frozenset[str], env: Mappi
     call = unit.blob.call
     toolchain = by_name(call.toolchain)
     try:
-        identity = toolchain.identity(call.argv[: call.prefix], "", env)
+        identity = compiler_identity(call.argv[: call.prefix], env)
     except ToolchainError:
         return frozenset()
     again = unit.object.with_suffix(".again")

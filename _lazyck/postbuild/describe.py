@@ -29,6 +29,7 @@ from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
 from _lazyck.postbuild.settle import Settled
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name
+from _lazyck.toolchains.base import compiler_identity
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class Recipes:
         if recipe is None:
             where = self._places[toolchain.name]
             called_in = toolchain.tool_env(blob, environment())
-            identity = toolchain.identity(blob.call.argv[: blob.call.prefix], where.home, called_in)
+            identity = compiler_identity(blob.call.argv[: blob.call.prefix], called_in)
             words = (blob, base, toolchain, identity, self._job.link, self._soname, where, self._runtime)
             recipe = bundle.make_recipe(*words)
             self._made[key] = recipe

@@ -8,7 +8,7 @@ from pathlib import Path
 from _lazyck import abi
 from _lazyck.errors import ToolchainError
 from _lazyck.manifest import Recipe
-from _lazyck.toolchains import by_name
+from _lazyck.toolchains.base import compiler_identity
 
 
 def local_compiler(recipe: Recipe, env: Mapping[str, str]) -> tuple[str, str]:
@@ -26,4 +26,4 @@ def local_compiler(recipe: Recipe, env: Mapping[str, str]) -> tuple[str, str]:
     own = {k: v for k, v in env.items() if k not in recipe.drop_env}
     # The compiler does not need the bundle to say what it is.
     own |= {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env if abi.PH_ROOT not in v}
-    return words[0], by_name(recipe.toolchain).identity(words, home, own)
+    return words[0], compiler_identity(words, own)

@@ -305,15 +305,6 @@ class Toolchain(ABC):
         then use (see cudart.py)."""
         return False
 
-    def identity(self, compiler: Sequence[str], home: str, env: Mapping[str, str] | None = None) -> str:
-        """Return a short readable name of the compiler with a digest of its `--version` output. It
-        contains no path.
-
-        The output may depend on `env`, which can decide what a driver runs. Raises `ToolchainError`
-        if the compiler does not say its version.
-        """
-        return _identity(tuple(compiler), None if env is None else tuple(sorted(env.items())))
-
     def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
         """Return the archs that the compiler says it can compile for; () if it does not say, or
         there are none."""
@@ -336,9 +327,19 @@ class Toolchain(ABC):
             return [Check("compiler", State.MISSING, detail, install_line(self.install))]
         shown = " ".join(found.compiler)
         try:
-            return [Check("compiler", State.OK, f"{shown} ({self.identity(found.compiler, found.home, env)})")]
+            return [Check("compiler", State.OK, f"{shown} ({compiler_identity(found.compiler, env)})")]
         except ToolchainError as e:
             return [Check("compiler", State.MISSING, e.message, install_line(self.install))]
+
+
+def compiler_identity(compiler: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+    """Return a short readable name of a compiler with a digest of its `--version` output. It
+    contains no path.
+
+    The output may depend on `env`, which can decide what a driver runs. Raises `ToolchainError` if
+    the compiler does not say its version.
+    """
+    return _identity(tuple(compiler), None if env is None else tuple(sorted(env.items())))
 
 
 @lru_cache(maxsize=64)
@@ -367,15 +368,10 @@ def identity_of(version_text: str) -> str:
     """Return the identity that a `--version` output gives."""
     lines = [line.strip() for line in version_text.splitlines()]
     kept = "\n".join(line for line in lines if line and not _PLACES.search(line))
-    name = "cc"
-    for kind, pattern in _KINDS:
-        match = pattern.search(kept)
-        if match:
-            name = kind + match[1]
-            # g++ and c++ are names of one compiler.
-            kept = re.sub(r"^\S+ \(", "gcc (", kept) if kind == "gcc" else kept
-            break
-    return f"{name}-{hashlib.sha256(kept.encode()).hexdigest()[:12]}"
+    kind, match = next(((kind, m) for kind, pattern in _KINDS if (m := pattern.search(kept))), ("cc", None))
+    if kind == "gcc":
+        kept = re.sub(r"^\S+ \(", "gcc (", kept)  # g++ and c++ are names of one compiler
+    return f"{kind}{match[1] if match else ''}-{hashlib.sha256(kept.encode()).hexdigest()[:12]}"
 
 
 _MACHINES = {spelled: name for _, name, other in abi.MACHINES for spelled in (name, other)}

@@ -13,7 +13,7 @@ from farm_cluster import Cluster
 from lazylib import LazyLibrary, build_lazy_library
 from support import HERE, REPOSITORY, running, wait_until
 
-from _lazyck.toolchains import HOST
+from _lazyck.toolchains.base import compiler_identity
 
 pytestmark = pytest.mark.xdist_group("reapi")
 
@@ -49,7 +49,7 @@ def make_library(tmp_path: Path, objects_dir: Path, blob: str) -> LazyLibrary:
     """Build a library whose compiler is only on the machines of the services."""
     made = build_lazy_library(
         tmp_path, objects_dir, {"one": blob}, MAIN, header="int addone(int);\n",
-        symbols={"one": ("_Z6addonei",)}, sealed=True, toolchain_id=HOST.identity((HERE.cxx,), ""),
+        symbols={"one": ("_Z6addonei",)}, sealed=True, toolchain_id=compiler_identity((HERE.cxx,)),
     )  # fmt: skip
     script = made.compiler.read_text()
     is_there = 'case "$(pwd -P) $*" in */services* | *--version) ;; *) exit 127 ;; esac\n'

@@ -15,7 +15,7 @@ from _lazyck.abi import Mode
 from _lazyck.command import CompileCommand, Invocation, LinkCommand
 from _lazyck.errors import UsageError
 from _lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
-from _lazyck.toolchains.base import SourceCompile, identity_of
+from _lazyck.toolchains.base import SourceCompile, compiler_identity, identity_of
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
 
@@ -318,8 +318,8 @@ def test_the_table_has_every_option_of_this_nvcc_that_takes_a_value() -> None:
 def test_an_identity_is_readable_and_holds_no_place() -> None:
     clang = "clang version 19.1.7 (/src/llvm 123)\nTarget: x86_64-linux\nThread model: posix\nInstalledDir: {}\n"
     assert identity_of(clang.format("/opt/a/bin")) == identity_of(clang.format("/opt/b/bin"))
-    assert HOST.identity(("/usr/bin/g++",), "").startswith("gcc")
-    assert HOST.identity(("/usr/bin/g++",), "") == HOST.identity(("/usr/bin/c++",), "")
+    assert compiler_identity(("/usr/bin/g++",)).startswith("gcc")
+    assert compiler_identity(("/usr/bin/g++",)) == compiler_identity(("/usr/bin/c++",))
 
 
 def test_words_of_a_variable_are_resolved_once(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from _lazyck.postbuild.bundle import SYSTEM_DIRS, Contents, inside
 from _lazyck.postbuild.probe.header_reach import HeaderReach
 from _lazyck.postbuild.store import code_version
 from _lazyck.toolchains import Toolchain
+from _lazyck.toolchains.base import compiler_identity
 from _lazyck.toolchains.options import Item
 
 
@@ -34,7 +35,7 @@ def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], 
     ]
     named = sorted({path for path in map(blob.call.path, filter(None, words)) if os.path.isfile(path)})
     try:
-        identity = toolchain.identity(compiler, "", env)
+        identity = compiler_identity(compiler, env)
         programs = [os.stat(os.path.realpath(word)) for word in compiler if word.startswith("/")]
     except (LazyckError, OSError):
         return ""
