@@ -95,8 +95,7 @@ class CudaToolchain(Toolchain):
     _dropped = _ARCH_OPTIONS | _TEMPORARIES
 
     def find(self, env: Mapping[str, str]) -> Found | None:
-        found = cuda_places.find(env)
-        if found is None:
+        if (found := cuda_places.find(env)) is None:
             return None
         origin, words = found
         home = cuda_places.completed(origin, env)
@@ -133,18 +132,15 @@ class CudaToolchain(Toolchain):
         checks += cuda_checks.parts(found.compiler, env)
         checks.append(cuda_checks.driver(env))
         archs = self.present_archs(found, env)
-        seen = Check("GPU", State.OK, " ".join(archs))
-        return [
-            *checks,
-            seen if archs else Check("GPU", State.NOTE, "none here: LAZYCK_ARCHS says what to compile for"),
-        ]
+        none = "none here: LAZYCK_ARCHS says what to compile for"
+        return [*checks, Check("GPU", State.OK if archs else State.NOTE, " ".join(archs) or none)]
 
     def parse_archs(self, text: str) -> tuple[str, ...]:
         archs = []
         for word in re.split(r"[;,\s]+", text):
             if not word:
                 continue
-            if word in ("native", "all", "all-major"):
+            if word in _ASKED:
                 raise UsageError(
                     f"--gpu-archs {word!r} is not supported", "name the archs, for example --gpu-archs '80;90a'"
                 )
@@ -188,14 +184,10 @@ class CudaToolchain(Toolchain):
         words = self.all_words(cmd)
         named = self.archs_in(words)
         asked = any(i.value in _ASKED and i.name in _both("-arch") for i in self.table.split(words))
-        return (self._ask_for_archs(cmd, env) if asked else ()) or named
+        return (self.default_archs(cmd, env) if asked else ()) or named
 
     def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
-        return self._ask_for_archs(cmd, env)
-
-    def _ask_for_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the archs that nvcc says it would compile for, given the words of `cmd` that
-        concern archs."""
+        # Asks nvcc, with the words of `cmd` that concern archs.
         items = self.table.split(self.all_words(cmd))
         kept = join(i for i in items if i.name in _ARCH_OPTIONS or i.name in _both("-ccbin"))
         env = self.tool_env(cmd, env, for_base=True)

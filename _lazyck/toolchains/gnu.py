@@ -193,13 +193,11 @@ class GnuToolchain(Toolchain):
 
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
         kept = own_library_items(self.table.split(base[1:]))
-        return (base[0], *join(kept), "-fPIC", *self._unique_flags(base), *self._naming_flags(base))
-
-    def _unique_flags(self, base: Sequence[str]) -> tuple[str, ...]:
-        """Return the option that keeps the state of headers within the library if the build hides
-        it there. Without it, gcc shares the state across the whole process."""
+        # If the build hides the state of headers in the library, a blob's stays there too. Without
+        # this option, gcc shares it across the whole process.
         flag = "-fno-gnu-unique"
-        return (flag,) if self.hides_symbols(base) and accepts((base[0],), (flag,), "c++") else ()
+        unique = (flag,) if self.hides_symbols(base) and accepts((base[0],), (flag,), "c++") else ()
+        return (base[0], *join(kept), "-fPIC", *unique, *self._naming_flags(base))
 
     def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         """Return options from which the compiler makes names that it would else make of the

@@ -77,17 +77,14 @@ class RocmToolchain(GnuToolchain):
                 found = self._at(candidate, named)
                 if found:
                     return found
-        words = named or self._on_path(env)
+        path = None if named else lookup.which("hipcc", env)
+        words = named or ((path,) if path else ())
         if words:
             home = places.home_of_program(words[0], env)
             # For a console script of pip's packages, use the compiler that it starts.
             real = places.hipcc_in(home) if "/_rocm_sdk_" in home and not named else ""
             return Found(self, home, (real,) if real else words)
         return self._at(places.DEFAULT_HOME, ()) or self._by_clang(env)
-
-    def _on_path(self, env: Mapping[str, str]) -> tuple[str, ...]:
-        path = lookup.which("hipcc", env)
-        return (path,) if path else ()
 
     def _at(self, home: str, named: tuple[str, ...]) -> Found | None:
         path = places.hipcc_in(home) or places.clang_in(home)
