@@ -22,8 +22,8 @@ struct Library {
     int alignment;
 };
 
-// Makes the shared library `job.output`, in which each of the names `symbols` stands for the contents
-// of the file `image`. Throws Refused.
+// Makes the shared library `job.output`, in which each of the names `symbols` stands for the
+// contents of the file `image`. Throws Refused.
 void make_library(const Library& library, const Job& job, const std::set<std::string>& symbols,
                   const std::string& image);
 
