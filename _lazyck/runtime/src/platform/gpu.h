@@ -22,8 +22,8 @@ void* find_symbol(const char* name, std::initializer_list<const char*> libraries
 std::string capturing_runtime(const std::string& toolchain);
 
 // Marks a range on the calling thread for GPU profilers, NVTX (nvtxRangePushA) and roctx
-// (roctxRangePushA), for the lifetime of the object. Ranges nest. It does nothing if no such library
-// is found. It calls the dynamic loader and the profiler's code, so construct and destroy it while
+// (roctxRangePushA), for the lifetime of the object. Ranges nest. Without such a library it does
+// nothing. It calls the dynamic loader and the profiler's code, so construct and destroy it while
 // no lock is held.
 class Range {
  public:
