@@ -203,7 +203,6 @@ BUNDLE_LINK = "bundle"
 # -- environment -----------------------------------------------------------------------------------
 ENV_CACHE_DIR = "LAZYCK_CACHE_DIR"
 ENV_ROOT = "LAZYCK_ROOT"
-ENV_MANIFEST = "LAZYCK_MANIFEST"
 ENV_NAME = "LAZYCK_NAME"
 ENV_LOG = "LAZYCK_LOG"
 ENV_LOG_FILE = "LAZYCK_LOG_FILE"

@@ -85,7 +85,6 @@ VARIABLES = (
     Variable(abi.ENV_CACHE_DIR, "$XDG_CACHE_HOME/NAME, else ~/.cache/NAME", _CACHE, _is_cache),
     Variable(abi.ENV_NAME, abi.DEFAULT_CACHE_NAME, "the name of a directory", _is_name),
     Variable(abi.ENV_ROOT, "lazyck/ beside the library", *_PATH),
-    Variable(abi.ENV_MANIFEST, "none", *_PATH),
     Variable(abi.ENV_ARCHS, "the GPU's", "archs such as gfx942;gfx950 or 80;90", _is_archs),
     Variable(abi.ENV_JOBS, "the number of cores", "a number from 1 to 4096", _is_jobs),
     Variable(abi.ENV_MEM_PER_JOB, "from what compiles took", *_SIZE),

@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -164,7 +164,7 @@ def build_lazy_library(
     compile_words: Sequence[str] | None = None,
     env: Sequence[tuple[str, str]] = (),
     drop_env: Sequence[str] = (),
-    embed: bool = True,
+    embed: Callable[[Manifest], bytes] = encode,
     links_library: bool = True,
     cache_name: str = "",
     sealed: bool = False,
@@ -172,8 +172,8 @@ def build_lazy_library(
     """Build a library from `main` and the lazily compiled `blobs` (name → source). All sources see
     `header` as "demo.h".
 
-    With `sealed`, the bundle is as `lazyck build` makes it, and the library knows the digest of its
-    contents.
+    `embed` makes the manifest in the library. With `sealed`, the bundle is as `lazyck build` makes
+    it, and the library knows the digest of its contents.
     """
     compiler = compiler or machine.cxx
     flags = (*machine.flags, *flags)
@@ -230,8 +230,7 @@ def build_lazy_library(
         manifest = replace(manifest, contents=hashlib.sha256(listing).hexdigest())
     manifest_file.write_bytes(encode(manifest))
     stubs = directory / "stubs.s"
-    embedded = directory / "embedded"
-    embedded.write_bytes(manifest_file.read_bytes() if embed else b"")
+    (directory / "embedded").write_bytes(embed(manifest))
     stubs.write_text(render_stubs([s for s, _ in manifest.symbols], "embedded", machine.name), errors="surrogateescape")
     run([compiler, "-c", "stubs.s", "-o", "stubs.o"], cwd=directory)
     (directory / f"{name}.cpp").write_text(main)

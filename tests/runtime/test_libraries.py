@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import AARCH64, HERE, Machine, machine_params
 
 from _lazyck.errors import BuildError
+from _lazyck.manifest import encode
 from _lazyck.postbuild.link.stubs import render_stubs
 
 
@@ -212,13 +214,11 @@ assert two.lazyck_prefetch(b"none") == -1 and one.lazyck_last_error() == b""
     assert list(one.cache.glob("v1/*")) == [one.cache / "v1/two"]
 
 
-def test_manifest_file_stands_in_for_an_embedded_one(tmp_path: Path, objects_dir: Path) -> None:
-    lib = build(tmp_path, objects_dir, embed=False)
-    program = lib.program(CALL_CAUGHT)
-    missing = lib.call(program)
-    assert missing.returncode == 3
-    assert "LAZYCK_MANIFEST" in missing.stdout
-    assert lib.call(program, env={"LAZYCK_MANIFEST": str(lib.manifest_file)}).stdout == "8\n"
+def test_a_manifest_that_does_not_describe_the_slots_is_refused(tmp_path: Path, objects_dir: Path) -> None:
+    lib = build(tmp_path, objects_dir, embed=lambda manifest: encode(replace(manifest, blobs=())))
+    done = lib.call(lib.program(CALL_CAUGHT))
+    assert done.returncode == 3
+    assert "its manifest describes 0 symbols, but it has 2 slots" in done.stdout
 
 
 def test_headers_compile_alone_with_all_warnings(tmp_path: Path) -> None:

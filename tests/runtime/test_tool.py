@@ -66,9 +66,12 @@ def test_code_for_another_machine_does_not_become_an_entry(lib: LazyLibrary, rt_
     assert not lib.entries()
 
 
-def test_manifest_of_another_machine_is_refused_by_name(lib: LazyLibrary, rt_tool: Path) -> None:
-    lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine="riscv")))
-    done = lib.call(lib.program(CALL_CAUGHT), env={"LAZYCK_MANIFEST": str(lib.manifest_file)})
+def test_manifest_of_another_machine_is_refused_by_name(tmp_path: Path, objects_dir: Path, rt_tool: Path) -> None:
+    lib = build_lazy_library(
+        tmp_path, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS,
+        embed=lambda manifest: encode(replace(manifest, machine="riscv")),
+    )  # fmt: skip
+    done = lib.call(lib.program(CALL_CAUGHT))
     assert done.returncode == 3
     assert f"its manifest is for riscv, but this process runs on {HERE.name}" in done.stdout
     lib.manifest_file.write_bytes(encode(replace(lib.manifest, machine="z80")))

@@ -10,79 +10,50 @@
 
 namespace lazyck::rt {
 
-namespace {
-
-ManifestView embedded_manifest() {
-    const auto size = static_cast<std::size_t>(lazyck_manifest_end - lazyck_manifest);
-    return size == 0 ? ManifestView() : ManifestView(lazyck_manifest, size, "embedded manifest");
-}
-
-}  // namespace
-
 Blobs::Blobs(const Config& config, std::string path)
-    : m_path(std::move(path)), m_archs(config.archs), m_embedded(embedded_manifest()) {
-    if (!config.manifest.empty()) {
-        if (const int error = m_fallback_file.map(config.manifest, true)) {
-            fail_system(LAZYCK_ENV_MANIFEST "=" + config.manifest, error);
-        }
-        m_fallback =
-            ManifestView(m_fallback_file.data(), m_fallback_file.size(), LAZYCK_ENV_MANIFEST "=" + config.manifest);
-    }
-    for (const ManifestView* manifest : {&m_embedded, &m_fallback}) {
-        if (manifest->blob_count() == 0 || manifest->machine() == own_machine()) continue;
-        fail("lazyck: " + m_path + ": its manifest is for " + machine_name(manifest->machine()) +
+    : m_path(std::move(path)),
+      m_archs(config.archs),
+      m_manifest(lazyck_manifest, static_cast<std::size_t>(lazyck_manifest_end - lazyck_manifest),
+                 "embedded manifest") {
+    if (m_manifest.machine() != own_machine()) {
+        fail("lazyck: " + m_path + ": its manifest is for " + machine_name(m_manifest.machine()) +
              ", but this process runs on " + machine_name(own_machine()));
     }
-    if (m_embedded.symbol_count() != lazyck_slot_count && m_fallback.symbol_count() != lazyck_slot_count) {
-        fail("lazyck: " + m_path + ": neither its manifest nor " LAZYCK_ENV_MANIFEST " describes its " +
-             std::to_string(lazyck_slot_count) + " slots");
+    if (m_manifest.symbol_count() != lazyck_slot_count) {
+        fail("lazyck: " + m_path + ": its manifest describes " + std::to_string(m_manifest.symbol_count()) +
+             " symbols, but it has " + std::to_string(lazyck_slot_count) + " slots");
     }
 }
 
 ManifestRow Blobs::row(BlobId blob) const {
     const auto own = static_cast<std::uint32_t>(blob), part = static_cast<std::uint32_t>(blob >> 32);
-    const std::uint32_t embedded = m_embedded.blob_count();
-    const ManifestRow at = own < embedded ? ManifestRow{m_embedded, own} : ManifestRow{m_fallback, own - embedded};
-    if (part == 0) return at;
-    const auto make = [&] { return at.manifest.parts(at.index, {}); };
+    if (part == 0) return {m_manifest, own};
+    const auto make = [&] { return m_manifest.parts(own, {}); };
     Parts& all = parts(own);
     // Whoever has the number of a part with device code has made all rows already.
     return {part - 1 == ManifestView::k_host_unit ? all.plain.get(make) : all.full.get(make), part - 1};
 }
 
 Blobs::Parts& Blobs::parts(BlobId blob) const {
-    return m_parts.get([&] {
-        return std::make_unique<Parts[]>(m_embedded.blob_count() + m_fallback.blob_count());
-    })[static_cast<std::uint32_t>(blob)];
+    return m_parts.get([&] { return std::make_unique<Parts[]>(count()); })[static_cast<std::uint32_t>(blob)];
 }
 
-BlobId Blobs::of_slot(std::uint32_t slot) const {
-    if (m_embedded.symbol_count() == lazyck_slot_count) return m_embedded.symbol_blob(slot);
-    return m_embedded.blob_count() + m_fallback.symbol_blob(slot);
-}
+BlobId Blobs::of_slot(std::uint32_t slot) const { return m_manifest.symbol_blob(slot); }
 
-std::uint32_t Blobs::first() const {
-    return m_embedded.symbol_count() == lazyck_slot_count ? 0 : m_embedded.blob_count();
-}
+std::uint32_t Blobs::count() const { return m_manifest.blob_count(); }
 
-std::uint32_t Blobs::count() const { return first() == 0 ? m_embedded.blob_count() : m_fallback.blob_count(); }
-
-const char* Blobs::name(BlobId index) const {
-    if (index >= count()) return nullptr;
-    const ManifestRow at = row(first() + index);
-    return at.manifest.blob(at.index).name;
-}
+const char* Blobs::name(BlobId index) const { return index < count() ? m_manifest.blob(index).name : nullptr; }
 
 std::optional<BlobId> Blobs::find(const std::string& name) const {
     for (BlobId i = 0; i < count(); ++i) {
-        if (name == this->name(i)) return first() + i;
+        if (name == this->name(i)) return i;
     }
     return std::nullopt;
 }
 
 std::unordered_map<std::string, BlobId> Blobs::ids_by_name() const {
     std::unordered_map<std::string, BlobId> ids;
-    for (BlobId i = 0; i < count(); ++i) ids.emplace(name(i), first() + i);
+    for (BlobId i = 0; i < count(); ++i) ids.emplace(name(i), i);
     return ids;
 }
 
@@ -99,9 +70,9 @@ const HostUnit& Blobs::host_unit(const std::string& source, const char* table) c
             if (blob.kernel[0] == '\0') continue;
             HostUnit& unit = units[host_unit_of(blob)];
             if (kernel_of(blob)[0] == '*')
-                unit.whole = first() + i;
+                unit.whole = i;
             else
-                unit.kernels.emplace(manifest().symbol_name(blob.first_symbol), first() + i);
+                unit.kernels.emplace(manifest().symbol_name(blob.first_symbol), i);
         }
         return units;
     });

@@ -24,8 +24,8 @@ extern __attribute__((visibility("hidden"))) const unsigned char lazyck_manifest
 
 namespace lazyck::rt {
 
-// A blob in the embedded manifest or, after those, in the one that LAZYCK_MANIFEST names. The upper
-// half is 0, or for a part of the blob the part's number plus one.
+// The number of a blob in the manifest. The upper half is 0, or for a part of the blob the part's
+// number plus one.
 using BlobId = std::uint64_t;
 
 // The row of a manifest that describes a blob.
@@ -61,21 +61,18 @@ struct Wanted {
 
 class Blobs {
  public:
-    // Reads the manifests of the library at `path`. Throws CompileError.
+    // Reads the manifest of the library at `path`. Throws CompileError.
     Blobs(const Config& config, std::string path);
 
     const std::string& path() const { return m_path; }
     // Returns the directory of the bundle, as the library names it.
-    const char* root() const { return m_embedded.root(); }
-    // Returns the manifest that describes the slots.
-    const ManifestView& manifest() const { return row(first()).manifest; }
+    const char* root() const { return m_manifest.root(); }
+    const ManifestView& manifest() const { return m_manifest; }
 
     ManifestRow row(BlobId blob) const;
     BlobId of_slot(std::uint32_t slot) const;
-    // The blobs of `manifest` are those from `first` on.
-    std::uint32_t first() const;
     std::uint32_t count() const;
-    // Returns the name of the blob number `index` of those, or nullptr if there is none.
+    // Returns the name of the blob number `index`, or nullptr if there is none.
     const char* name(BlobId index) const;
     // Returns the blob of this name, if there is one.
     std::optional<BlobId> find(const std::string& name) const;
@@ -104,9 +101,7 @@ class Blobs {
 
     const std::string m_path;
     const Strings m_archs;  // LAZYCK_ARCHS
-    ManifestView m_embedded;
-    MappedFile m_fallback_file;
-    ManifestView m_fallback;
+    const ManifestView m_manifest;
     mutable Lasting<std::unique_ptr<Parts[]>> m_parts;
     mutable Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;  // of the manifest, by name
 };

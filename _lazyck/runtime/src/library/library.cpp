@@ -153,7 +153,7 @@ int Library::prefetch(const char* pattern) {
     const Activity activity(core.states);
     std::vector<BlobId> chosen;
     for (BlobId i = 0; i < core.blobs.count(); ++i) {
-        if (fnmatch(pattern, core.blobs.name(i), 0) == 0) chosen.push_back(core.blobs.first() + i);
+        if (fnmatch(pattern, core.blobs.name(i), 0) == 0) chosen.push_back(i);
     }
     if (chosen.empty()) fail("lazyck: no blob of " + core.blobs.path() + " matches '" + pattern + "'");
     const std::vector<Wanted> wanted = core.blobs.wanted_here(chosen);

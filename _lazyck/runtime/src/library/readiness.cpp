@@ -210,7 +210,7 @@ void Readiness::begin_siblings(const Call& call) {
             if (m_core.states.of(sibling.blob).is_loaded || !m_begun.insert(sibling.blob).second) continue;
         }
         stay_loaded();
-        const auto name_of = [&](BlobId blob) { return std::string(m_core.blobs.name(blob - m_core.blobs.first())); };
+        const auto name_of = [&](BlobId blob) { return std::string(m_core.blobs.name(blob)); };
         m_core.store.shop.permits.announce(name_of(sibling.blob), name_of(m_core.blobs.of_slot(call.slot)));
         const bool has_begun = start_thread([this, sibling, activity = std::make_shared<Activity>(m_core.states)] {
             try {

@@ -164,9 +164,6 @@ Config read_config() {
     config.cache_dir = environment(LAZYCK_ENV_CACHE_DIR);
     if (!config.cache_dir.empty()) config.cache_dir = cache_root(config.cache_dir, LAZYCK_ENV_CACHE_DIR "=");
     config.root = read_path(LAZYCK_ENV_ROOT);
-    config.manifest = read_path(LAZYCK_ENV_MANIFEST);
-    if (!config.manifest.empty() && !is_file(config.manifest))
-        fail_variable(LAZYCK_ENV_MANIFEST, config.manifest, "no such file");
     config.caches = read_caches(!config.cache_dir.empty());
     config.name = read_name();
     check_log_settings();

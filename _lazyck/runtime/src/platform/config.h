@@ -18,7 +18,6 @@ struct Config {
     std::string cache_dir;  // empty: the default below the user's cache directory
     std::string caches;     // the user's cache directory; empty: no home is known
     std::string root;       // empty: the manifest's
-    std::string manifest;   // empty: none
     std::string name;       // empty: the manifest's
     Jit jit = Jit::on;
     bool is_jit_disabled = false;  // by LAZYCK_DISABLE_JIT
