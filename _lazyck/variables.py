@@ -92,7 +92,6 @@ VARIABLES = (
     Variable(abi.ENV_LAUNCHER, "none", "words of a command", _anything),
     Variable(abi.ENV_LOCK_TIMEOUT, "1200, or from what compiles took", *_TIME),
     Variable(abi.ENV_JIT, "on", *_one_of("on", "warn", "error", "off")),
-    Variable(abi.ENV_DISABLE_JIT, "0", *_SWITCHED),
     Variable(abi.ENV_BY_KERNEL, "whichever costs less", *_SWITCHED),
     Variable(abi.ENV_PREAMBLES, "1", *_SWITCHED),
     Variable(abi.ENV_TEXT_KEYS, "where it saves time", *_SWITCHED),

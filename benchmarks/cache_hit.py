@@ -123,7 +123,7 @@ class Bench:
             self.silently(self.words("fill", kb, True))
             self.entries[kb] = next((work / "cache").glob(f"v1/*/*/k{kb}-*.so"))
         time.sleep(SETTLED)
-        self.env["LAZYCK_DISABLE_JIT"] = "1"  # from here on a cache miss is an error
+        self.env["LAZYCK_JIT"] = "off"  # from here on a cache miss is an error
         for kb in blobs:
             self.silently(self.words("fill", kb, True))
             assert self.note(kb).exists()

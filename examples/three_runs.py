@@ -10,7 +10,7 @@ three times:
     cold      an empty cache; LAZYCK_RECORD writes a profile
     recorded  an empty cache, as on a new machine; LAZYCK_PREFETCH makes the profile's blobs ready
               from the first call on
-    replayed  the cache of "recorded"; LAZYCK_PREFETCH and LAZYCK_DISABLE_JIT=1: a compile would be
+    replayed  the cache of "recorded"; LAZYCK_PREFETCH and LAZYCK_JIT=off: a compile would be
               an error
 
 It fails when a run fails, or when the third run compiles anything.
@@ -70,7 +70,7 @@ def run_three(program: Program, work: Path) -> list[Run]:
         env = {**os.environ, **program.env, "LAZYCK_CACHE_DIR": str(cache)}
         env["LAZYCK_RECORD" if run == "cold" else "LAZYCK_PREFETCH"] = str(profile)
         if run == "replayed":
-            env["LAZYCK_DISABLE_JIT"] = "1"
+            env["LAZYCK_JIT"] = "off"
         before = len(events(cache))
         begun = time.monotonic()
         process = subprocess.run(program.argv, env=env, capture_output=True, text=True)

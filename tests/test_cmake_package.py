@@ -148,7 +148,7 @@ def test_listed_sources_are_lazy_and_no_others(project: Project, lazyck: Lazyck,
     assert sorted(shown) == ["four\t-", f"odd [name]\t{platform.machine()}", "one\t-"]
     made = lazyck("prebuild", "build", "--manifest", project.library, "--all")
     assert made.returncode == 0, made.stderr
-    assert call(project.library, 4, LAZYCK_DISABLE_JIT="1", PATH="/nonexistent") == ("84", "")
+    assert call(project.library, 4, LAZYCK_JIT="off", PATH="/nonexistent") == ("84", "")
 
 
 def test_changes_of_headers_blobs_and_dispatchers_reach_the_library(project: Project) -> None:

@@ -70,7 +70,7 @@ def test_first_call_in_the_emulator_compiles_and_the_second_process_does_not(ops
     first = call(where, ops.library)
     assert first.stdout == reference.stdout, first.stderr
     assert "compiling special_d64_true for aarch64" in first.stderr
-    second = call(where, ops.library, LAZYCK_DISABLE_JIT="1", PATH="/nonexistent")
+    second = call(where, ops.library, LAZYCK_JIT="off", PATH="/nonexistent")
     assert (second.stdout, second.stderr) == (reference.stdout, "")
 
 
@@ -111,7 +111,7 @@ def test_this_machine_fills_the_cache_for_the_other(ops: Ops, where: Path, lazyc
     assert "special_d32_true\t-" in listed
     entries = list(Path(os.environ["LAZYCK_CACHE_DIR"]).rglob("*.so"))
     assert {elf.machine(e) for e in entries} == {"aarch64"}
-    found = call(where, ops.library, LAZYCK_DISABLE_JIT="1")
+    found = call(where, ops.library, LAZYCK_JIT="off")
     assert (found.returncode, found.stderr) == (0, ""), found
 
 

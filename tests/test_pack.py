@@ -131,6 +131,6 @@ def test_the_entries_of_an_unpacked_tar_are_whole(lazyck: Lazyck, tmp_path: Path
     unpacked.mkdir(mode=0o700)
     subprocess.run(["tar", "-C", unpacked, "-xf", tmp_path / "k.tar.xz"], check=True)
     root = unpacked / "lazyck" / "cache"
-    env = {"LAZYCK_CACHE_DIR": str(root), "LAZYCK_DISABLE_JIT": "1", "PATH": "/nonexistent"}
+    env = {"LAZYCK_CACHE_DIR": str(root), "LAZYCK_JIT": "off", "PATH": "/nonexistent"}
     called = ops.call("print(special(64, 1), plain(2))", env)
     assert (called.stdout, called.stderr) == ("644.0 15.0\n", "")

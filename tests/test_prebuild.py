@@ -29,7 +29,7 @@ def entries(cache: Path) -> dict[str, Path]:
 def test_a_prebuilt_blob_needs_no_compiler_at_run_time(ops: Ops, lazyck: Lazyck, tmp_path: Path) -> None:
     done = lazyck("prebuild", "build", "--manifest", ops.library, "special_d64_true")
     assert done.returncode == 0, done.stdout + done.stderr
-    called = ops.call("print(special(64, 1))", {"LAZYCK_DISABLE_JIT": "1", "PATH": "/nonexistent"})
+    called = ops.call("print(special(64, 1))", {"LAZYCK_JIT": "off", "PATH": "/nonexistent"})
     assert (called.stdout, called.stderr) == ("644.0\n", "")
 
 
@@ -52,7 +52,7 @@ def test_blobs_are_named_in_every_way_freely_mixed(ops: Ops, lazyck: Lazyck, tmp
 
 
 def test_prebuild_compiles_also_where_jobs_may_not(ops: Ops, lazyck: Lazyck, tmp_path: Path) -> None:
-    done = lazyck("prebuild", "build", "--manifest", ops.library, "plain", env={"LAZYCK_DISABLE_JIT": "1"})
+    done = lazyck("prebuild", "build", "--manifest", ops.library, "plain", env={"LAZYCK_JIT": "off"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(entries(tmp_path)) == ["plain"]
 
@@ -101,7 +101,7 @@ def test_the_manifest_file_of_a_bundle_does_as_well_as_the_library(ops: Ops, laz
     manifest = next(ops.tmp.glob("libs/*/bundle/libops/manifest"))
     done = lazyck("prebuild", "build", "--manifest", manifest, "special_d64_true")
     assert done.returncode == 0, done.stdout + done.stderr
-    called = ops.call("print(special(64, 1))", {"LAZYCK_DISABLE_JIT": "1"})
+    called = ops.call("print(special(64, 1))", {"LAZYCK_JIT": "off"})
     assert called.stdout == "644.0\n", called.stderr
 
 

@@ -84,7 +84,7 @@ def test_a_library_runs_from_it_without_a_compiler(lazyck: Lazyck, tmp_path: Pat
     ops = build_ops(lazyck, tmp_path)
     done = lazyck("prebuild", "build", "--manifest", ops.library, "--all", "--output", "ship", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    env = {"LAZYCK_DISABLE_JIT": "1", "PATH": "/nonexistent", "LAZYCK_CACHE_DIR": str(tmp_path / "ship")}
+    env = {"LAZYCK_JIT": "off", "PATH": "/nonexistent", "LAZYCK_CACHE_DIR": str(tmp_path / "ship")}
     called = ops.call("print(special(64, 1))", env)
     assert (called.stdout, called.stderr) == ("644.0\n", "")
 

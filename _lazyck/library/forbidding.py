@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from _lazyck import abi
-from _lazyck.config import environment, setting, switch
+from _lazyck.config import environment, setting
 
 if TYPE_CHECKING:
     from _lazyck.library.library import Library
@@ -36,16 +36,14 @@ class Blocks:
     def forbid(self, path: str, libraries: Callable[[], Iterable[Library]]) -> Iterator[None]:
         """Enter a block of `path`, which stands for these libraries.
 
-        Raises `CompileError`, and `UsageError` if a variable of the environment makes no sense.
+        Raises `CompileError`, also if a variable of the environment makes no sense.
         """
         with self._lock:
             try:
                 self._forbid(libraries())
                 if path == ALL and not self._count[ALL]:
-                    env = environment()
-                    is_off = switch(env, abi.ENV_DISABLE_JIT, default=False) or env.get(abi.ENV_JIT) == "off"
-                    self._outside = int(is_off)
-                    self._environment.enter_context(setting(abi.ENV_DISABLE_JIT, "1"))
+                    self._outside = int(environment().get(abi.ENV_JIT) == "off")
+                    self._environment.enter_context(setting(abi.ENV_JIT, "off"))
                 self._count[path] += 1
             except BaseException:
                 self._restore()

@@ -130,7 +130,7 @@ def drain(timeout: float | None = None) -> bool:
 @contextlib.contextmanager
 def forbid_jit() -> Iterator[None]:
     """Within the block a call that would have to compile raises instead, as under
-    `LAZYCK_DISABLE_JIT=1`.
+    `LAZYCK_JIT=off`.
 
     This applies to all lazy libraries, also to those that are loaded within the block, and to all
     threads, since another thread may make the call (autograd's, or a pool's). It applies to a

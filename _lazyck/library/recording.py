@@ -19,7 +19,7 @@ class record(contextlib.ContextDecorator):
     lazyck.record("run.profile"):` or `@lazyck.record("run.profile")`.
 
     The first run appends what it calls to the profile. Later runs first make that ready (`replay`),
-    several blobs at a time, and then record too. With `LAZYCK_DISABLE_JIT=1` such a run proves that
+    several blobs at a time, and then record too. With `LAZYCK_JIT=off` such a run proves that
     nothing is left to compile. `libraries` are those to record. By default they are all libraries
     that are loaded when the block begins. Libraries that are loaded within the block record too,
     and replay in the background at their first call. Raises `CompileError` if a recorded blob can

@@ -57,7 +57,7 @@ def build(
     Raises `ToolchainError` if there is no ninja, and `BuildError` if ninja itself fails.
     """
     # The user has asked for compiles, even if jobs in this environment may not compile at run time.
-    own = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, abi.ENV_JIT, "NINJA_STATUS")}
+    own = {k: v for k, v in env.items() if k not in (abi.ENV_JIT, "NINJA_STATUS")}
     own[abi.ENV_JOBS] = str(options.parallel)
     own.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing may be evicted while the rest is being compiled
     argv = [str(find_ninja(own)), "-j", str(options.parallel), "-k", "0" if options.keeps_going else "1"]

@@ -33,7 +33,6 @@ TEST_CASE("without variables the settings are the documented ones") {
     CHECK(config.caches == "/home/me/.cache");
     CHECK(config.name == "");
     CHECK(config.jit == Jit::on);
-    CHECK(!config.is_jit_disabled);
     CHECK(config.by_kernel == ByKernelChoice::by_cost);
     CHECK(config.has_preambles);
     CHECK(config.has_text_keys);
@@ -87,9 +86,9 @@ TEST_CASE("each variable sets what it names") {
     CHECK(config_with("LAZYCK_PREFETCH", "/p").prefetch == "/p");
     CHECK(config_with("LAZYCK_SPECULATE", "/s").speculate == "/s");
     CHECK(config_with("LAZYCK_TRACE", "/t").trace == "/t");
-    for (const char* yes : {"1", "true", "yes", "on"}) CHECK(config_with("LAZYCK_DISABLE_JIT", yes).is_jit_disabled);
+    for (const char* yes : {"1", "true", "yes", "on"}) CHECK(config_with("LAZYCK_TEXT_KEYS", yes).has_all_text_keys);
     for (const char* no : {"", "0", "false", "no", "off"})
-        CHECK(!config_with("LAZYCK_DISABLE_JIT", no).is_jit_disabled);
+        CHECK(!config_with("LAZYCK_TEXT_KEYS", no).has_all_text_keys);
 }
 
 TEST_CASE("a value that makes no sense is refused, and the message names variable and value") {
@@ -101,7 +100,6 @@ TEST_CASE("a value that makes no sense is refused, and the message names variabl
         {"LAZYCK_NAME", ".hidden"},
         {"LAZYCK_NAME", "a/b"},
         {"LAZYCK_JIT", "maybe"},
-        {"LAZYCK_DISABLE_JIT", "2"},
         {"LAZYCK_BY_KERNEL", "x"},
         {"LAZYCK_ARCHS", "-x"},
         {"LAZYCK_JOBS", "0"},

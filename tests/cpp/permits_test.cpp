@@ -170,10 +170,6 @@ TEST_CASE("a call may compile unless a setting, the program or the end of warm-u
     CHECK(!permitted.is_forbidden());
     config.jit = Jit::off;
     CHECK(std::string(JitPolicy(config).forbidden_by()) == LAZYCK_ENV_JIT "=off");
-    config.is_jit_disabled = true;
-    CHECK(std::string(JitPolicy(config).forbidden_by()) == LAZYCK_ENV_DISABLE_JIT);
-    config.jit = Jit::on;
-    CHECK(std::string(JitPolicy(config).forbidden_by()) == LAZYCK_ENV_DISABLE_JIT);
 }
 
 TEST_CASE("after warm-up a compile is watched, or is an error") {

@@ -98,12 +98,12 @@ def test_a_prebuilt_library_runs_frozen_without_a_compiler(library: Path, lazyck
     names += [n.replace("d32", "d64").replace("causal", "nomask") for n in names]
     done = lazyck("prebuild", "build", "--manifest", library, "--gpu-archs", "gfx942", *names)
     assert done.returncode == 0, done.stdout + done.stderr
-    frozen = python(COMPARE, library, LAZYCK_DISABLE_JIT="1", PATH="/nonexistent")
+    frozen = python(COMPARE, library, LAZYCK_JIT="off", PATH="/nonexistent")
     assert frozen.stdout == "agrees\n", frozen.stderr
     missing = python(
         "lib = attention.load(sys.argv[1]); q = np.ones((1, 4, 1, 128), np.float32); lib.forward(q, q, q)",
         library,
-        LAZYCK_DISABLE_JIT="1",
+        LAZYCK_JIT="off",
     )
     assert "lazyck prebuild build" in missing.stderr
     assert "attn_fwd_d128_fp32_batch_nomask_nobias" in missing.stderr
@@ -154,13 +154,13 @@ def test_the_packed_library_computes_on_a_machine_without_a_compiler(
     shutil.copytree(library.parent, there)
     subprocess.run(["tar", "-xJf", tmp_path / "kernels.tar.xz", "-C", there], check=True)
     own = {"LAZYCK_CACHE_DIR": str(tmp_path / "empty"), "PATH": "/nonexistent", "FAKE_ROCM_ARCH": "gfx942"}
-    done = python(COMPARE, there / library.name, **own, LAZYCK_DISABLE_JIT="1")
+    done = python(COMPARE, there / library.name, **own, LAZYCK_JIT="off")
     assert (done.stdout, done.stderr) == ("agrees\n", "")
     assert not (tmp_path / "empty").exists()
     missing = "q = np.ones((1, 4, 1, 128), np.float32); attention.load(sys.argv[1]).forward(q, q, q)"
-    done = python(missing, there / library.name, **own, LAZYCK_DISABLE_JIT="1")
+    done = python(missing, there / library.name, **own, LAZYCK_JIT="off")
     assert done.returncode != 0
-    assert "LAZYCK_DISABLE_JIT forbids compiling it" in done.stderr
+    assert "LAZYCK_JIT=off forbids compiling it" in done.stderr
     assert "lazyck prebuild build --manifest" in done.stderr
 
 
@@ -219,7 +219,7 @@ def test_the_examples_of_warming_up_prefetch_and_replay(
     profile.write_text("".join(f"{name}\n" for name in CALLED))
     done = example(*warm_up, library, "replay", profile)
     assert re.fullmatch(rf"{second} took .*\n2 of 2 blobs ready\n", done.stdout), done
-    again = example(*warm_up, library, "replay", profile, PATH="/nonexistent", LAZYCK_DISABLE_JIT="1")
+    again = example(*warm_up, library, "replay", profile, PATH="/nonexistent", LAZYCK_JIT="off")
     assert (again.returncode, again.stdout) == (0, "2 of 2 blobs ready\n"), again
     failed = example(*warm_up, library, "replay", "/nonexistent")
     assert failed.returncode == 1

@@ -249,7 +249,7 @@ def test_prebuild_tool_does_not_fill_a_stand_in(patient: Patient, temporary: Pat
 
 def test_frozen_process_without_a_cache_says_so(patient: Patient) -> None:
     with tempfile.TemporaryDirectory() as nothing:
-        env = {"LAZYCK_CACHE_DIR": nothing + "/cache", "LAZYCK_DISABLE_JIT": "1"}
+        env = {"LAZYCK_CACHE_DIR": nothing + "/cache", "LAZYCK_JIT": "off"}
         done = patient.call(env=env)
         assert done.returncode == 3
         assert "forbids compiling it" in done.stdout

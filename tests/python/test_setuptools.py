@@ -239,7 +239,7 @@ def test_prebuild_finds_the_module_by_its_file_name(built: Built, lazyck: Lazyck
     manifest = next(built.tmp.glob("libs/*/bundle/*/manifest"))
     done = lazyck("prebuild", "build", "--manifest", built.module if by == "module" else manifest, "scale_d64")
     assert done.returncode == 0, done.stdout + done.stderr
-    called = built.call("import kernels; print(kernels.scale(64, 1))", LAZYCK_DISABLE_JIT="1", PATH="/nonexistent")
+    called = built.call("import kernels; print(kernels.scale(64, 1))", LAZYCK_JIT="off", PATH="/nonexistent")
     assert (called.stdout, called.stderr) == ("64.5\n", "")
 
 
@@ -264,7 +264,7 @@ def test_wheel_carries_its_bundle(build: Build, lazyck: Lazyck, tmp_path: Path) 
     assert done.stdout == "32.5\n", done.stderr
     made = lazyck("prebuild", "build", "--manifest", bundle / "manifest", "scale_d64")
     assert made.returncode == 0, made.stdout + made.stderr
-    hit = python(site, "import kernels; print(kernels.scale(64, 1))", LAZYCK_DISABLE_JIT="1")
+    hit = python(site, "import kernels; print(kernels.scale(64, 1))", LAZYCK_JIT="off")
     assert hit.stdout == "64.5\n", hit.stderr
     shutil.rmtree(project)
     shutil.rmtree(built.tmp)

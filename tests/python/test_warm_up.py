@@ -66,7 +66,6 @@ def test_what_a_cache_has_is_no_late_compile(python: Python) -> None:
     ("env", "why"),
     [
         ({"LAZYCK_JIT": "off"}, "LAZYCK_JIT=off"),
-        ({"LAZYCK_JIT": "on", "LAZYCK_DISABLE_JIT": "1"}, "LAZYCK_DISABLE_JIT"),
         ({"LAZYCK_JIT": "maybe"}, "LAZYCK_JIT=maybe: must be on, warn, error or off"),
     ],
 )

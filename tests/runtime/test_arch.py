@@ -362,7 +362,7 @@ def test_the_command_that_a_forbidden_compile_prints_makes_the_entry_for_all_dev
     tmp_path: Path, objects_dir: Path
 ) -> None:
     lib = build(tmp_path, objects_dir, "cuda", TWO_CUDA, 0, ["80", "90"])
-    env = {"LAZYCK_DISABLE_JIT": "1", "PYTHONPATH": str(REPOSITORY)}
+    env = {"LAZYCK_JIT": "off", "PYTHONPATH": str(REPOSITORY)}
     refused = lib.call(tmp_path / "main", env=env)
     assert refused.returncode == 3
     for _ in range(2):  # one for each blob

@@ -51,7 +51,7 @@ def test_damaged_entry_is_moved_aside_and_compiled_again(lib: LazyLibrary, damag
     assert lib.call(program).stdout == "8\n"
     (entry,) = lib.entries()
     entry.write_bytes(damage(entry.read_bytes()))
-    frozen = lib.call(program, env={"LAZYCK_DISABLE_JIT": "1"})
+    frozen = lib.call(program, env={"LAZYCK_JIT": "off"})
     assert frozen.returncode == 3
     assert "is damaged" in frozen.stdout
     done = lib.call(program)
@@ -176,7 +176,7 @@ def test_cache_filled_by_root_serves_other_users(lib: LazyLibrary) -> None:
         ("LAZYCK_JOBS", "99999999999999999999"),
         ("LAZYCK_LOG", "maybe"),
         ("LAZYCK_LOG_FORMAT", "xml"),
-        ("LAZYCK_DISABLE_JIT", "2"),
+        ("LAZYCK_JIT", "never"),
         ("LAZYCK_ON_ERROR", "explode"),
         ("LAZYCK_NAME", "../up"),
         ("LAZYCK_ARCHS", "gfx942;$(id)"),

@@ -25,7 +25,7 @@ def test_a_blob_that_ccache_has_is_not_compiled_again_for_another_cache(lib: Laz
         assert (done.returncode, done.stdout) == (0, "8\n"), done.stderr
     assert lib.compiles() == 1
     # The launcher does not change the result, so an entry is found without it, too.
-    assert lib.call(program, env={"LAZYCK_CACHE_DIR": str(tmp_path / "one"), "LAZYCK_DISABLE_JIT": "1"}).stdout == "8\n"
+    assert lib.call(program, env={"LAZYCK_CACHE_DIR": str(tmp_path / "one"), "LAZYCK_JIT": "off"}).stdout == "8\n"
 
 
 def test_a_launchers_words_stand_before_the_compile_step_and_not_before_the_link(

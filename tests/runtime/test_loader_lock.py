@@ -264,7 +264,7 @@ def test_no_lock_is_held_while_the_loader_or_libc_may_take_theirs(
     if account == "no home":
         # Nothing is compiled here, because the looked-up account's cache is the tester's own.
         del env["LAZYCK_CACHE_DIR"]
-        env["LAZYCK_DISABLE_JIT"] = "1"
+        env["LAZYCK_JIT"] = "off"
         env["LAZYCK_NAME"] = tmp_path.name
     done = subprocess.run([program, tmp_path], env=env, capture_output=True, text=True, timeout=60)
     seen = re.findall(r"^(HELD|FREE) in (\w+)", done.stderr, re.MULTILINE)

@@ -91,7 +91,7 @@ class Site:
         return self.path.with_name(f"{self.path.name}-cache")
 
 
-FORBIDDEN = {"LAZYCK_DISABLE_JIT": "1", "PATH": "/nonexistent"}
+FORBIDDEN = {"LAZYCK_JIT": "off", "PATH": "/nonexistent"}
 
 
 def release(where: Path, objects_dir: Path, lazyck: Lazyck, version: str, other: int, *words: str) -> Release:

@@ -86,7 +86,7 @@ def test_many_blobs_take_their_includes_from_one_that_was_compiled_once(lib: Laz
     users = [text for text in logs(lib) if "-include-pch" in text]
     assert len(users) >= COUNT - 4, "but for those that were under way"
     assert all(text.count("\n$ ") == 1 for text in users), "each is compiled and linked once"
-    ran = lib.call(lib.program(CALL_ALL), env={"LAZYCK_DISABLE_JIT": "1"})
+    ran = lib.call(lib.program(CALL_ALL), env={"LAZYCK_JIT": "off"})
     assert ran.stdout == RIGHT, "line numbers too are those of the file"
     assert len(list(lib.cache.glob(".preambles/*/ready"))) == 1
 
@@ -99,7 +99,7 @@ def test_a_compile_that_a_precompiled_preamble_spoils_is_repeated_without(lib: L
     done = prebuild(lib)
     assert done.returncode == 0, done.stderr
     assert any("spoilt\n[exit status 1; the plain command:]\n" in text for text in logs(lib))
-    assert lib.call(lib.program(CALL_ALL), env={"LAZYCK_DISABLE_JIT": "1"}).stdout == RIGHT
+    assert lib.call(lib.program(CALL_ALL), env={"LAZYCK_JIT": "off"}).stdout == RIGHT
 
 
 def test_a_compiler_that_makes_none_does_without(tmp_path: Path, objects_dir: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_compiler_that_makes_none_does_without(tmp_path: Path, objects_dir: Pa
     done = prebuild(lib)
     assert done.returncode == 0, done.stderr
     assert not any("-include-pch" in text for text in logs(lib))
-    assert lib.call(lib.program(CALL_ALL), env={"LAZYCK_DISABLE_JIT": "1"}).stdout == RIGHT
+    assert lib.call(lib.program(CALL_ALL), env={"LAZYCK_JIT": "off"}).stdout == RIGHT
 
 
 @pytest.mark.parametrize("case", ["few", "launcher"])

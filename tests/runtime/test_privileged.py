@@ -107,7 +107,7 @@ def hostile(public: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(config.parent),
         "LAZYCK_CACHE_DIR": str(mine / "cache"), "XDG_CACHE_HOME": str(mine / "xdg"), "HOME": str(mine / "home"),
         "LAZYCK_NAME": "other", "LAZYCK_ROOT": str(mine), "LAZYCK_LOG": "debug",
-        "LAZYCK_DISABLE_JIT": "1", "LAZYCK_JOBS": "nonsense", "PATH": f"{mine}:{os.environ['PATH']}",
+        "LAZYCK_JIT": "off", "LAZYCK_JOBS": "nonsense", "PATH": f"{mine}:{os.environ['PATH']}",
         "COMPILER_PATH": str(mine), "GCC_EXEC_PREFIX": str(mine) + "/", "LD_PRELOAD": str(mine / "none.so"),
         "LD_LIBRARY_PATH": str(mine), "TMPDIR": str(mine), "TZ": str(mine / "zone"), "PWD": str(mine),
     }  # fmt: skip

@@ -162,7 +162,7 @@ print(s.compiles, s.hits, s.loaded)
     # The recorded set is compiled at the start, and nothing after that.
     again = python(lib, text.replace("assert [", "with lib.forbid_jit(): assert ["))
     assert (again.returncode, again.stdout) == (0, "2 0 2\n"), again
-    third = python(lib, text, LAZYCK_DISABLE_JIT="1")
+    third = python(lib, text, LAZYCK_JIT="off")
     assert (third.returncode, third.stdout) == (0, "0 2 2\n"), third
     assert lib.compiles() == 4
 
@@ -324,7 +324,7 @@ assert lib.stats().loaded == 2
     assert [lib.compiles(n) for n in NAMES] == [1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("env", [{"LAZYCK_JOBS": "1"}, {"LAZYCK_JOBS": "2", "LAZYCK_DISABLE_JIT": "1"}])
+@pytest.mark.parametrize("env", [{"LAZYCK_JOBS": "1"}, {"LAZYCK_JOBS": "2", "LAZYCK_JIT": "off"}])
 def test_a_guess_takes_no_compile_from_the_calls_but_loads_what_is_cached(
     lib: LazyLibrary, tmp_path: Path, env: dict[str, str]
 ) -> None:

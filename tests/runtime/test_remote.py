@@ -68,7 +68,7 @@ def test_what_one_host_compiled_another_gets_without_a_compiler(lib: LazyLibrary
     program = lib.program(CALL_AND_COUNT)
     assert lib.call(program, env=host("one")).stdout == "8 compiles 1 hits 0 refused 0 skipped 0\n"
     wait_until(lambda: bool(records(tmp_path)) and not helpers(tmp_path))
-    done = lib.call(program, env=host("two", LAZYCK_DISABLE_JIT="1", PATH="/nonexistent"))
+    done = lib.call(program, env=host("two", LAZYCK_JIT="off", PATH="/nonexistent"))
     assert (done.stdout, done.stderr) == ("8 compiles 0 hits 1 refused 0 skipped 0\n", "")
     assert lib.compiles() == 1
     (entry,) = (tmp_path / "two").glob("v1/*/*/*.so")
@@ -76,7 +76,7 @@ def test_what_one_host_compiled_another_gets_without_a_compiler(lib: LazyLibrary
     assert entry.with_suffix(".log").read_text().endswith(f"[fetched from {tmp_path / 'shared'}]\n")
     # The entry is in the local cache by now, so no remote is asked.
     helped = (tmp_path / "helped").read_text()
-    assert lib.call(program, env=host("two", LAZYCK_DISABLE_JIT="1")).stdout.startswith("8 compiles 0 hits 0")
+    assert lib.call(program, env=host("two", LAZYCK_JIT="off")).stdout.startswith("8 compiles 0 hits 0")
     assert (tmp_path / "helped").read_text() == helped
 
 

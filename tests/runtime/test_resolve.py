@@ -283,12 +283,12 @@ CALL_FORBIDDEN = CALL_CAUGHT.replace("try {", "lazyck_forbid_jit(1); try {").rep
 )
 
 
-@pytest.mark.parametrize("by", ["LAZYCK_DISABLE_JIT", "the program (lazyck_forbid_jit)"])
+@pytest.mark.parametrize("by", ["LAZYCK_JIT=off", "the program (lazyck_forbid_jit)"])
 def test_a_forbidden_compile_is_an_error_with_the_command_that_makes_up_for_it(make: Make, by: str) -> None:
     lib = make("with blanks")
-    is_variable = by == "LAZYCK_DISABLE_JIT"
+    is_variable = by == "LAZYCK_JIT=off"
     program = lib.program(CALL_CAUGHT if is_variable else CALL_FORBIDDEN)
-    env = {"LAZYCK_DISABLE_JIT": "1"} if is_variable else {}
+    env = {"LAZYCK_JIT": "off"} if is_variable else {}
     done = lib.call(program, env=env)
     assert done.returncode == 3
     assert f"and {by} forbids compiling it" in done.stdout

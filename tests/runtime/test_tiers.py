@@ -70,10 +70,10 @@ def test_entries_beside_the_library_work_without_compiler_and_cache(lib: LazyLib
     try:
         env = {"LAZYCK_CACHE_DIR": "/proc/nothing/can/be/here", "PATH": "/nonexistent"}
         assert call(lib, 1, 2, **env) == ""
-        frozen = lib.call(lib.directory / "main", "1", "3", env={**env, "LAZYCK_DISABLE_JIT": "1"})
+        frozen = lib.call(lib.directory / "main", "1", "3", env={**env, "LAZYCK_JIT": "off"})
         assert frozen.returncode == 3
         assert "blob 'three' for" in frozen.stdout
-        assert "LAZYCK_DISABLE_JIT forbids compiling it" in frozen.stdout
+        assert "LAZYCK_JIT=off forbids compiling it" in frozen.stdout
         assert "lazyck prebuild build --manifest" in frozen.stdout
         missing = lib.call(lib.directory / "main", "3", env={"PATH": "/nonexistent"})
         assert missing.returncode == 3

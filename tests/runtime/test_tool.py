@@ -32,7 +32,7 @@ def test_what_the_tool_compiles_a_program_finds(lib: LazyLibrary, rt_tool: Path)
     assert done.returncode == 0, done.stderr
     assert lib.compiles() == 1
     program = lib.program(CALL_CAUGHT)
-    found = lib.call(program, env={"LAZYCK_DISABLE_JIT": "1"})
+    found = lib.call(program, env={"LAZYCK_JIT": "off"})
     assert (found.stdout, found.stderr) == ("8\n", "")
 
 

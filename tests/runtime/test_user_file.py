@@ -9,7 +9,7 @@ import pytest
 from lazylib import LazyLibrary, build_lazy_library
 from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
-FORBIDDEN = {"LAZYCK_DISABLE_JIT": "1"}
+FORBIDDEN = {"LAZYCK_JIT": "off"}
 
 
 @pytest.fixture
@@ -26,30 +26,30 @@ def write(directory: Path, text: str) -> Path:
 
 def test_the_environment_comes_before_the_file(lib: LazyLibrary, tmp_path: Path) -> None:
     program = lib.program(CALL_CAUGHT)
-    write(tmp_path / "config", "# no compiler here\nLAZYCK_DISABLE_JIT = 1\r\n")
-    assert "LAZYCK_DISABLE_JIT" in lib.call(program).stdout
-    assert lib.call(program, env={"LAZYCK_DISABLE_JIT": ""}).stdout == "8\n"
+    write(tmp_path / "config", "# no compiler here\nLAZYCK_JIT = off\r\n")
+    assert "LAZYCK_JIT" in lib.call(program).stdout
+    assert lib.call(program, env={"LAZYCK_JIT": ""}).stdout == "8\n"
 
 
 def test_without_xdg_config_home_the_file_is_in_the_home_directory(lib: LazyLibrary, tmp_path: Path) -> None:
     program = lib.program(CALL_CAUGHT)
-    write(tmp_path / "home" / ".config", "LAZYCK_DISABLE_JIT=1\n")
+    write(tmp_path / "home" / ".config", "LAZYCK_JIT=off\n")
     found = lib.call(program, env={"XDG_CONFIG_HOME": "", "HOME": str(tmp_path / "home")})
-    assert "LAZYCK_DISABLE_JIT" in found.stdout
+    assert "LAZYCK_JIT" in found.stdout
 
 
 def test_the_file_may_be_a_link(lib: LazyLibrary, tmp_path: Path) -> None:
     program = lib.program(CALL_CAUGHT)
     file = write(tmp_path / "config", "")
     file.unlink()
-    (tmp_path / "dotfiles").write_text("LAZYCK_DISABLE_JIT=1\n")
+    (tmp_path / "dotfiles").write_text("LAZYCK_JIT=off\n")
     file.symlink_to(tmp_path / "dotfiles")
-    assert "LAZYCK_DISABLE_JIT" in lib.call(program).stdout
+    assert "LAZYCK_JIT" in lib.call(program).stdout
 
 
 def test_what_others_could_have_written_is_not_read(lib: LazyLibrary, tmp_path: Path) -> None:
     program = lib.program(CALL_CAUGHT)
-    file = write(tmp_path / "config", "LAZYCK_DISABLE_JIT=1\n")
+    file = write(tmp_path / "config", "LAZYCK_JIT=off\n")
     file.chmod(0o666)
     found = lib.call(program)
     assert found.stdout == "8\n"

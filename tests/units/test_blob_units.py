@@ -122,7 +122,7 @@ def test_a_first_call_compiles_host_code_and_one_kernel(blob: Built, spy: Path) 
     blob.run(spy, "launch", 1)
     host, kernel = blob.entries
     assert host == "blob.host" and kernel.startswith("blob.scale-")
-    blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    blob.run(spy, "launch", 1, LAZYCK_JIT="off")
     assert blob.entries == [host, kernel]
 
 
@@ -139,7 +139,7 @@ def test_a_whole_blob_that_is_cached_is_taken(blob: Built, spy: Path, lazyck: La
     env = {**blob.env, "LAZYCK_ARCHS": "80"}
     assert lazyck("prebuild", "build", "--manifest", "libx.so", "--all", cwd=blob.where, env=env).returncode == 0
     assert blob.entries == ["blob", "main"]
-    _, seen = blob.run(spy, "launch", 0, LAZYCK_DISABLE_JIT="1", LAZYCK_BY_KERNEL="1")
+    _, seen = blob.run(spy, "launch", 0, LAZYCK_JIT="off", LAZYCK_BY_KERNEL="1")
     assert len(used(seen)) == 1 and blob.entries == ["blob", "main"]
 
 
@@ -245,7 +245,7 @@ def test_a_profile_names_kernels_and_prefetch_makes_them_ready(blob: Built, spy:
     began = [line.split()[2] for line in said.splitlines() if " compiling " in line]
     ended = [line.split()[2] for line in said.splitlines() if " compiled " in line]
     assert set(began[:2]) == set(ended) and said.index("compiled") > said.index(f"compiling {began[1]}")
-    blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    blob.run(spy, "launch", 1, LAZYCK_JIT="off")
 
 
 def test_what_is_prefetched_by_its_name_is_whole(blob: Built) -> None:
@@ -256,7 +256,7 @@ def test_what_is_prefetched_by_its_name_is_whole(blob: Built) -> None:
 def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_ready(blob: Built, spy: Path) -> None:
     again(blob, "ctypes.CDLL('./libx.so').launch(0, None); x.prefetch('blob').wait()")
     assert [name.split("-")[0] for name in blob.entries] == ["blob.device", "blob.host", "blob.scale"]
-    _, seen = blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    _, seen = blob.run(spy, "launch", 1, LAZYCK_JIT="off")
     assert len(used(seen)) == 1
 
 
@@ -278,7 +278,7 @@ def test_prebuild_makes_the_kernels_that_a_profile_names(blob: Built, spy: Path,
     done = lazyck("prebuild", "build", *words, cwd=blob.where, env=env)
     assert done.returncode == 0, done.stderr
     assert sorted(p.name.rpartition("-")[0] for p in (blob.cache.parent / "cache2").rglob("*.so")) == made
-    _, seen = blob.run(spy, "launch", 1, LAZYCK_DISABLE_JIT="1", LAZYCK_CACHE_DIR=env["LAZYCK_CACHE_DIR"])
+    _, seen = blob.run(spy, "launch", 1, LAZYCK_JIT="off", LAZYCK_CACHE_DIR=env["LAZYCK_CACHE_DIR"])
     assert len(used(seen)) == 1
     pruned = lazyck("profile", "prune", str(profile), "--manifest", "libx.so", cwd=blob.where, env=env)
     assert pruned.returncode == 0 and made[1] in profile.read_text()
@@ -299,7 +299,7 @@ def test_a_pack_has_the_host_unit_and_the_kernels_that_a_profile_names(
     pip_install(tmp_path / "site", base.parent, "vectors-sm80")
     packed = tmp_path / "site" / "vectors_sm80" / "lazyck" / "cache"
     assert sorted(p.name.rpartition("-")[0] for p in packed.rglob("*.so")) == blob.entries
-    frozen = {"LAZYCK_DISABLE_JIT": "1", "LAZYCK_CACHE_DIR": str(tmp_path / "empty")}
+    frozen = {"LAZYCK_JIT": "off", "LAZYCK_CACHE_DIR": str(tmp_path / "empty")}
     _, seen = blob.run(spy, "launch", 1, LAZYCK_CACHE_PATH=str(packed), **frozen)
     assert len(used(seen)) == 1
 

@@ -328,7 +328,7 @@ def test_builds_in_two_places_share_entries(lazyck: Lazyck, tmp_path: Path, spy:
     shared = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
     assert len(used(builds[0].run(spy, "launch", 1, **shared)[1])) == 1
     # If the build's directory makes a name unique, it makes its entry unique, too.
-    more = {"LAZYCK_DISABLE_JIT": "1"} if kernel != "unnamed" else {}
+    more = {"LAZYCK_JIT": "off"} if kernel != "unnamed" else {}
     assert len(used(builds[1].run(spy, "launch", 1, **shared, **more)[1])) == 1
 
 
@@ -387,7 +387,7 @@ def test_prebuild_lists_sources_or_their_kernels_and_makes_either(lazyck: Lazyck
     assert [p.name[: len(rows[0][0])] for p in (tmp_path / "cache").rglob("*.so")] == [rows[0][0]]
     prebuild("build", *words, "--all")
     for n in (1, 2):
-        assert len(used(lazy.run(spy, "launch", n, LAZYCK_DISABLE_JIT="1")[1])) == 1
+        assert len(used(lazy.run(spy, "launch", n, LAZYCK_JIT="off")[1])) == 1
 
 
 # A device pass fails here if it reads the body of a host function.

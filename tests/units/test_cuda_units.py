@@ -157,7 +157,7 @@ def test_every_use_of_a_handle_finds_it_registered(both: Pair, spy: Path, n: int
 def test_a_second_process_compiles_nothing(both: Pair, spy: Path) -> None:
     lazy, _ = both
     lazy.run(spy, "launch", 0)
-    _, seen = lazy.run(spy, "launch", 0, LAZYCK_DISABLE_JIT="1")
+    _, seen = lazy.run(spy, "launch", 0, LAZYCK_JIT="off")
     assert len(used(seen)) == 1
 
 
@@ -203,7 +203,7 @@ def test_what_is_compiled_serves_a_build_in_another_place(lazyck: Lazyck, tmp_pa
     shared = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
     returned, seen = one.run(spy, "launch", n, **shared)
     assert returned == "0" and len(used(seen)) == 1 and not used(seen)[0].endswith(("UNREGISTERED", "none"))
-    there, seen_there = other.run(spy, "launch", n, LAZYCK_DISABLE_JIT="1", **shared)
+    there, seen_there = other.run(spy, "launch", n, LAZYCK_JIT="off", **shared)
     assert (there, used(seen_there)) == (returned, used(seen))
     ahead = build_ahead(tmp_path / "ahead", files)
     if n < 2:  # a unit has one variable, a whole source has all

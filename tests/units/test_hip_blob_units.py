@@ -85,7 +85,7 @@ def test_a_first_call_compiles_host_code_and_one_kernel(lazy: Built, hip_spy: Pa
     lazy.run(hip_spy, "launch", 1)
     host, kernel = lazy.entries
     assert host == "blob.host" and kernel.startswith("blob.scale-")
-    _, seen = lazy.run(hip_spy, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    _, seen = lazy.run(hip_spy, "launch", 1, LAZYCK_JIT="off")
     assert len(used(seen)) == 1
     lines = (lazy.cache / ".costs" / "libx.by-kernel").read_text().splitlines()
     assert [(line.split()[0], line.split()[-1]) for line in lines] == [("host", "blob"), ("alone", "blob")]

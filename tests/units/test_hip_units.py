@@ -205,7 +205,7 @@ def test_every_use_of_a_handle_finds_it_registered(
 def test_a_second_process_compiles_nothing(both: Pair, hip_spy: Path) -> None:
     lazy, _ = both
     lazy.run(hip_spy, "launch", 0)
-    _, seen = lazy.run(hip_spy, "launch", 0, LAZYCK_DISABLE_JIT="1")
+    _, seen = lazy.run(hip_spy, "launch", 0, LAZYCK_JIT="off")
     assert len(used(seen)) == 1
 
 
@@ -245,7 +245,7 @@ def test_what_is_compiled_serves_a_build_in_another_place(
     shared = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
     returned, seen = one.run(hip_spy, "launch", n, **shared)
     assert returned == "0" and len(used(seen)) == 1 and not used(seen)[0].endswith(("UNREGISTERED", "none"))
-    there, seen_there = other.run(hip_spy, "launch", n, LAZYCK_DISABLE_JIT="1", **shared)
+    there, seen_there = other.run(hip_spy, "launch", n, LAZYCK_JIT="off", **shared)
     assert (there, used(seen_there)) == (returned, used(seen))
 
 

@@ -214,7 +214,7 @@ def test_a_call_reaches_what_it_does_ahead_of_time(shared_both: tuple[Built, Bui
 
 def test_a_launch_that_threw_works_when_it_may_compile(fresh: Built, tools: Path) -> None:
     code = calls("double", "double", "attribute", "copy", "ordinary") + "x.lazyck_forbid_jit(0)\n" + calls("double")
-    returned, seen = fresh.spied(tools / "spy.so", code, LAZYCK_DISABLE_JIT="1")
+    returned, seen = fresh.spied(tools / "spy.so", code, LAZYCK_JIT="off")
     assert all(FORBIDDEN in line for line in returned[:4]), returned
     assert returned[4:] == ["0", "0"]
     assert [short(line) for line in seen][3:] == ["launch ordinary", "image", "register double", "end", "launch double"]
@@ -224,7 +224,7 @@ def test_a_launch_that_threw_works_when_another_process_has_compiled(fresh: Buil
     other = [sys.executable, "-c", CALL + calls("double")]
     environment = {**fresh.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(tools / "spy.so"), "CUDA_SPY": "/dev/null"}
     code = f"{calls('double')}subprocess.run({other}, check=True, capture_output=True, env={environment})\n"
-    returned, seen = fresh.spied(tools / "spy.so", code + calls("double"), LAZYCK_DISABLE_JIT="1")
+    returned, seen = fresh.spied(tools / "spy.so", code + calls("double"), LAZYCK_JIT="off")
     assert FORBIDDEN in returned[0] and returned[1:] == ["0"]
     assert [short(line) for line in seen][3:] == ["image", "register double", "end", "launch double"]
 
@@ -261,6 +261,6 @@ def test_the_real_runtime_is_told_of_a_kernel_that_could_not_be_compiled_at_firs
 ) -> None:
     lazy, _ = both
     code = calls("ordinary", "double", "copy") + "x.lazyck_forbid_jit(0)\n" + calls("double", "copy", "double")
-    first, thrown, thrown_too, *others = lazy.without_device(tools, code, LAZYCK_DISABLE_JIT="1")
+    first, thrown, thrown_too, *others = lazy.without_device(tools, code, LAZYCK_JIT="off")
     assert FORBIDDEN in thrown and FORBIDDEN in thrown_too
     assert [first, *others] == [str(NO_DEVICE)] * 4

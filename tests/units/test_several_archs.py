@@ -92,7 +92,7 @@ def test_entries_that_were_made_for_one_arch_each_serve_a_process_with_both(pair
     made = pair.entries(pair.lazily)
     assert sorted(archs for _, archs in made) == sorted(pair.archs)
     for arch in pair.archs:
-        lazily = pair.code(pair.lazily, 2, arch, " ".join(pair.archs), LAZYCK_DISABLE_JIT="1")
+        lazily = pair.code(pair.lazily, 2, arch, " ".join(pair.archs), LAZYCK_JIT="off")
         assert lazily == pair.code(pair.ahead, 2, arch, " ".join(pair.archs))
     assert pair.entries(pair.lazily) == made
 
@@ -102,7 +102,7 @@ def test_only_the_code_that_is_missing_is_compiled(pair: Pair) -> None:
     pair.code(pair.lazily, 1, first, first)
     (kept,) = (p.stat().st_mtime_ns for p in pair.lazily.units)
     with pytest.raises(AssertionError, match=f"for {second} is missing"):
-        pair.code(pair.lazily, 1, second, " ".join(pair.archs), LAZYCK_DISABLE_JIT="1")
+        pair.code(pair.lazily, 1, second, " ".join(pair.archs), LAZYCK_JIT="off")
     pair.code(pair.lazily, 1, second, " ".join(pair.archs))
     made = pair.entries(pair.lazily)
     assert [archs for _, archs in made] == sorted(pair.archs) and len({kernel for kernel, _ in made}) == 1

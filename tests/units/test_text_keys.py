@@ -123,7 +123,7 @@ def test_what_a_release_does_not_change_for_a_kernel_is_taken_over(releases: Rel
     assert re.search(r"took over main\.scale-[0-9a-f]+ for 80 in .* s: an existing entry was made", said)
     first, second = releases.entries()
     assert first.name != second.name and image(first) == image(second)
-    assert releases.launch("released", SCALE, LAZYCK_DISABLE_JIT="1") == ""
+    assert releases.launch("released", SCALE, LAZYCK_JIT="off") == ""
     fresh = releases.launch("released", SCALE, LAZYCK_CACHE_DIR=str(releases.cache.parent / "fresh"))
     assert compiled(fresh)
     (alone,) = (releases.cache.parent / "fresh").glob("v1/*/*/*.so")

@@ -89,7 +89,7 @@ def test_a_call_gets_host_code_and_kernels_from_a_service(lazy: Built, listener:
         assert len(used(seen)) == 1
     assert [name.partition("-")[0] for name in lazy.entries] == ["blob.host", "blob.scale", "main.own"]
     assert buildgrid.begun - before == len(lazy.entries), "it compiled something itself"
-    _, seen = lazy.run(listener, "launch", 1, LAZYCK_DISABLE_JIT="1")
+    _, seen = lazy.run(listener, "launch", 1, LAZYCK_JIT="off")
     assert len(used(seen)) == 1
 
 

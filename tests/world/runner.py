@@ -29,7 +29,7 @@ REPETITIONS = 5  # additional test runs ahead of time if some tests differ
 WAYS: tuple[tuple[str, str, int, Mapping[str, str]], ...] = (
     ("cold", "cache", 1, {}),
     ("cached", "cache", 1, {}),
-    ("no JIT", "cache", 1, {"LAZYCK_DISABLE_JIT": "1"}),
+    ("no JIT", "cache", 1, {"LAZYCK_JIT": "off"}),
     ("parallel", "cache-parallel", 4, {}),
 )
 

@@ -106,7 +106,7 @@ def _make(order: Order, host: str, begin: float) -> Made:
     manifest_file = unpacked(order.bundle, order.library, lambda to: remote.get_contents(order.bundle, to), env)
     # A worker is here to compile. It pushes its entries itself, once they are whole, so the runtime
     # gets no remote.
-    env = {k: v for k, v in env.items() if k not in (abi.ENV_DISABLE_JIT, abi.ENV_JIT, abi.ENV_REMOTE)}
+    env = {k: v for k, v in env.items() if k not in (abi.ENV_JIT, abi.ENV_REMOTE)}
     env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")
     (entry,) = status(rt, manifest_file, [order.blob], order.archs, env)
     if entry.key != order.key:

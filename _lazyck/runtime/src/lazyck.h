@@ -56,8 +56,8 @@ const char* lazyck_blob_name(int index);
 /* Returns 1 if a call of the blob would find it compiled, 0 if not, -1 if no blob has this name. */
 int lazyck_is_cached(const char* blob);
 
-/* With 1, a blob that is not cached is an error from now on and is not compiled (LAZYCK_DISABLE_JIT
- * is the initial setting). With 0, it is compiled again. Returns the previous setting, or -1. */
+/* With 1, a blob that is not cached is an error from now on and is not compiled, as under
+ * LAZYCK_JIT=off. With 0, it is compiled again. Returns the previous setting, or -1. */
 int lazyck_forbid_jit(int is_forbidden);
 
 /* With 1, declares that warm-up is over: from now on a call that has to compile is an error under

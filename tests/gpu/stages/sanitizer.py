@@ -34,7 +34,7 @@ def prove(place: Place, report: Report) -> None:
         sys.executable,
         attention.CALLS,
     ]
-    env = other.environment("cache-prebuilt", LAZYCK_DISABLE_JIT="1")
+    env = other.environment("cache-prebuilt", LAZYCK_JIT="off")
     done = place.run([*argv, attention.library(other), *CASES], env=env, fails=True)
     summary = [line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line]
     is_clean = done.returncode == 0 and any("0 errors" in line for line in summary)

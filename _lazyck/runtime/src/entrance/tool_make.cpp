@@ -199,7 +199,6 @@ ActionCache::ActionCache(Config& config) {
     config.cache_max_kib = 0;
     config.has_remote = false;
     config.jit = Jit::on;
-    config.is_jit_disabled = false;
     // The service decides how many actions a machine runs at a time.
     config.mem_per_job_kib = 0;
     config.record.clear();

@@ -170,7 +170,6 @@ Config read_config() {
     config.jit = read_choice<Jit>(
         LAZYCK_ENV_JIT, {{"", Jit::on}, {"on", Jit::on}, {"warn", Jit::warn}, {"error", Jit::error}, {"off", Jit::off}},
         "must be on, warn, error or off");
-    config.is_jit_disabled = read_switch(LAZYCK_ENV_DISABLE_JIT);
     if (!environment(LAZYCK_ENV_BY_KERNEL).empty())
         config.by_kernel = read_switch(LAZYCK_ENV_BY_KERNEL) ? ByKernelChoice::always : ByKernelChoice::never;
     config.has_preambles = read_switch(LAZYCK_ENV_PREAMBLES, config.has_preambles);

@@ -20,7 +20,6 @@ struct Config {
     std::string root;       // empty: the manifest's
     std::string name;       // empty: the manifest's
     Jit jit = Jit::on;
-    bool is_jit_disabled = false;  // by LAZYCK_DISABLE_JIT
     ByKernelChoice by_kernel = ByKernelChoice::by_cost;
     bool has_preambles = true;       // precompiled preambles are made and used
     bool has_text_keys = true;       // entries are also found by the text that they were made of

@@ -41,10 +41,7 @@ bool is_process_ready() {
 }
 
 const char* JitPolicy::forbidden_by() const {
-    if (m_is_forbidden) {
-        if (m_is_disabled) return LAZYCK_ENV_DISABLE_JIT;
-        return m_jit == Jit::off ? LAZYCK_ENV_JIT "=off" : "the program (lazyck_forbid_jit)";
-    }
+    if (m_is_forbidden) return m_jit == Jit::off ? LAZYCK_ENV_JIT "=off" : "the program (lazyck_forbid_jit)";
     return m_jit == Jit::error && is_ready() ? LAZYCK_ENV_JIT "=error after warm-up (lazyck_ready)" : "";
 }
 

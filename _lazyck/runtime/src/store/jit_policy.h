@@ -18,10 +18,7 @@ bool is_process_ready();
 
 class JitPolicy {
  public:
-    explicit JitPolicy(const Config& config)
-        : m_jit(config.jit),
-          m_is_disabled(config.is_jit_disabled),
-          m_is_forbidden(config.is_jit_disabled || config.jit == Jit::off) {}
+    explicit JitPolicy(const Config& config) : m_jit(config.jit), m_is_forbidden(config.jit == Jit::off) {}
 
     // Returns what forbids compiles, in words for an error, or an empty string if they are
     // permitted.
@@ -34,7 +31,6 @@ class JitPolicy {
 
  private:
     const Jit m_jit;
-    const bool m_is_disabled;
     std::atomic<bool> m_is_forbidden;
 };
 
