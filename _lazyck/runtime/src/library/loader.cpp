@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/auxv.h>
-#include <unwind.h>
 #include <sys/mman.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <atomic>
