@@ -61,7 +61,13 @@ build() { # target, sources
     target=$1
     shift
     case $target in
-    shim_*) "$clang" $flags -std=gnu11 -include "$here/arena.h" -I "$shim" -I "$out" "$here/$target.c" "$@" -o "$out/$target" ;;
+    shim_*)
+        # The files of the shim that the target does not include, and that have no main().
+        for source in "$shim"/*.c; do
+            grep -qF "interceptor/${source##*/}\"" "$here/$target.c" || grep -qF 'int main(' "$source" || set -- "$@" "$source"
+        done
+        "$clang" $flags -std=gnu11 -include "$here/arena.h" -I "$shim" -I "$out" "$here/$target.c" "$@" -o "$out/$target"
+        ;;
     *) "$clangxx" $flags -std=c++17 -iquote "$src" -I "$out" "$here/$target.cpp" "$@" -o "$out/$target" -ldl -pthread ;;
     esac
 }
@@ -83,9 +89,7 @@ for target in ${@:-$native $decoders}; do
     elf) build elf "$src/platform/elf_view.cpp" ;;
     entry) build entry "$src/platform/elf_view.cpp" "$src/cache/checked_file.cpp" "$src/platform/process_tree.cpp" "$src/platform/memory_file.cpp" "$src/cache/cache.cpp" \
         "$src/cache/costs.cpp" "$src/platform/staging.cpp" "$src/platform/environment.cpp" $base ;;
-    shim_words) build shim_words "$shim/classify.c" "$shim/inputs.c" "$shim/record.c" "$shim/object.c" "$shim/depfile.c" ;;
-    shim_includes) build shim_includes "$shim/object.c" ;;
-    shim_headers) build shim_headers "$shim/includes.c" "$shim/object.c" ;;
+    shim_*) build "$target" ;;
     *) set -- "$python" "$here/run_python.py" "--$target" ;;
     esac
     limit="-max_total_time=$seconds"
