@@ -3,8 +3,6 @@
 `render_header()` returns them as `lazyck_abi.h`. Nothing in this module does I/O.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 # -- ELF ------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The `lazyck` command: parses the command line, calls one function, prints the result."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 import traceback

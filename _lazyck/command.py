@@ -1,7 +1,5 @@
 """Compile and link commands as frozen values. Nothing in this module touches the file system."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Reads the environment and the user's file of settings, in one place, as typed values."""
 
-from __future__ import annotations
-
 import os
 import pwd
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,6 @@
 """All settings in effect: each variable with its value and the source of that value, and the user's
 file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

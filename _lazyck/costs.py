@@ -1,8 +1,6 @@
 """The cost of earlier compiles, as the runtime records it in a cache (for the format see
 `runtime/src/cache/costs.h`)."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterable, Mapping
@@ -64,7 +62,7 @@ class Costs:
                 found.setdefault(blob, []).append(seconds)
         return {blob: sum(each) / len(each) for blob, each in found.items()}
 
-    def with_events(self, events: Iterable[Event]) -> Costs:
+    def with_events(self, events: Iterable[Event]) -> "Costs":
         """Return these costs with those of the compiles in a history, in its order. A history is
         newer than the records."""
         compiles = [e for e in events if e.kind == "compile" and not e.has_failed]

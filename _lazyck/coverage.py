@@ -1,8 +1,6 @@
 """Coverage: how well recorded runs tell which blobs another run will use, and which blobs many of
 them used."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

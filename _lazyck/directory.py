@@ -5,8 +5,6 @@ no exchanged directory above it leads elsewhere. It refuses what the runtime ref
 (runtime/src/cache/directory.h).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -64,20 +62,20 @@ class Directory:
         self.path = path
 
     @classmethod
-    def open(cls, path: Path) -> Directory:
+    def open(cls, path: Path) -> "Directory":
         """Open `path`, whose last part must not be a symbolic link. Raises `RefusedError`,
         `OSError`."""
         return cls._checked(path, str(path), None)
 
     @classmethod
-    def make(cls, path: Path) -> Directory:
+    def make(cls, path: Path) -> "Directory":
         """Open `path`; create it for this user alone if it does not exist. Raises as `open`
         does."""
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls.open(path)
 
     @classmethod
-    def _checked(cls, path: Path, name: str, above: int | None) -> Directory:
+    def _checked(cls, path: Path, name: str, above: int | None) -> "Directory":
         try:
             made = cls(os.open(name, _FLAGS, dir_fd=above), path)
         except OSError as e:
@@ -92,7 +90,7 @@ class Directory:
             raise
         return made
 
-    def below(self, name: str, *, makes: bool = False) -> Directory:
+    def below(self, name: str, *, makes: bool = False) -> "Directory":
         """Open the directory `name` in this one. With `makes`, create it for this user alone if it
         does not exist. Raises as `open` does."""
         if makes:
@@ -100,7 +98,7 @@ class Directory:
                 os.mkdir(name, 0o700, dir_fd=self.fd)
         return self._checked(self.path / name, name, self.fd)
 
-    def find(self, name: str) -> Directory | None:
+    def find(self, name: str) -> "Directory | None":
         """Open the directory `name` in this one. Returns None if there is none, or if it is a plain
         file.
 
@@ -114,7 +112,7 @@ class Directory:
                 pass_over(self.path / name, e)
             return None
 
-    def directories(self) -> Iterator[Directory]:
+    def directories(self) -> "Iterator[Directory]":
         """Yield each directory in this one, sorted by name, as `find` opens it. Each stays open
         until the next. Names that begin with `.` are left out."""
         for name in self.names():
@@ -185,7 +183,7 @@ class Directory:
             self.remove(part)
             raise
 
-    def move(self, name: str, to: Directory) -> None:
+    def move(self, name: str, to: "Directory") -> None:
         """Move the file `name` to another directory under its name, atomically. Raises
         `OSError`."""
         os.rename(name, name, src_dir_fd=self.fd, dst_dir_fd=to.fd)
@@ -218,7 +216,7 @@ class Directory:
         """Close the descriptor."""
         os.close(self.fd)
 
-    def __enter__(self) -> Directory:
+    def __enter__(self) -> "Directory":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

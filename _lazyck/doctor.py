@@ -1,8 +1,6 @@
 """`lazyck doctor`: asks every toolchain what it has and what it lacks, and checks what lazyck
 itself needs."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

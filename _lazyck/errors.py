@@ -4,8 +4,6 @@ do next.
 Only `cli.py` turns one into an exit status.
 """
 
-from __future__ import annotations
-
 import shlex
 import traceback
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """File operations that are safe: atomic writes, writes only of differences, digests."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

@@ -5,8 +5,6 @@ users. (docs/remote.md describes the lines that it exchanges with the library.)
     lazyck-remote compile …   has an entry compiled by the service that LAZYCK_REMOTE_COMPILE names
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn

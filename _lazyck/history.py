@@ -5,8 +5,6 @@ append to these files, and anyone with the user's rights can write to them. What
 therefore skipped and counted, and no size or shape of the contents takes more than bounded memory.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import math

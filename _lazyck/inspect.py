@@ -1,8 +1,6 @@
 """The contents of a lazy library, for people and for programs: a summary, blobs in full, reasons
 why sources are eager."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections import Counter

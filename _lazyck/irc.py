@@ -7,8 +7,6 @@ options.
     lazyck-irc -shared IN.o... -o OUT.so    linked by c++ or cc
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

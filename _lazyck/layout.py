@@ -6,8 +6,6 @@ The salt is a hash of `LAZYCK_EXTRA_CACHE_KEY`. Beside the entry lie its log, no
 of it found, and copies that were found damaged.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +32,7 @@ class Place:
     name: str
 
     @classmethod
-    def of(cls, path: Path) -> Place:
+    def of(cls, path: Path) -> "Place":
         """Return the place that a path ends in."""
         return cls(path.parents[1].name, path.parent.name, path.name)
 

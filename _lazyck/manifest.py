@@ -33,8 +33,6 @@ the blob's own digest, and the recipes are those of the host unit and of the dev
 History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6: units.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence

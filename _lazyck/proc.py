@@ -10,8 +10,6 @@ The commands of the user and of the project's build must find what they would fi
 commands of the build that lazyck repeats.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

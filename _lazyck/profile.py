@@ -5,8 +5,6 @@ The grammar is in `runtime/src/record/profile.h`. A plain list of names, one on 
 profile without further facts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -4,8 +4,6 @@ full`).
 It also prepares a build that calls the shims by itself: one target of a CMake project.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """The project's settings for `lazyck build full`: the table `[tool.lazyck]` of its
 pyproject.toml."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sizes, times and counts as users write and read them."""
 
-from __future__ import annotations
-
 import math
 import re
 

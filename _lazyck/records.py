@@ -12,8 +12,6 @@ requests):
 A section may hold several records, one after the other, since `ld -r` concatenates them.
 """
 
-from __future__ import annotations
-
 import os
 
 from _lazyck import abi

@@ -1,8 +1,6 @@
 """Have one entry compiled elsewhere, for a library that waits for it: a plan of one job, on the
 cluster or compile service that LAZYCK_REMOTE_COMPILE names."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import time

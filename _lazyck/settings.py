@@ -4,8 +4,6 @@ They travel from `build full` to the post-build steps, which a shim starts insid
 starts from them too.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import os

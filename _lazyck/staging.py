@@ -1,8 +1,6 @@
 """A directory in a cache's `.staging`, owned by this process, for files that are not entries
 yet."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

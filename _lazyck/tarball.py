@@ -3,8 +3,6 @@
 The format is GNU's, which the tar programs of small systems read too.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,8 +1,6 @@
 """Messages of commands on stderr: lines, warnings and errors, with colours if the terminal shows
 them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import TextIO

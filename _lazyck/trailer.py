@@ -1,8 +1,6 @@
 """The last 64 bytes of an entry, which identify it (docs/cache-format.md;
 runtime/src/cache/entry.cpp)."""
 
-from __future__ import annotations
-
 import os
 import struct
 from dataclasses import dataclass

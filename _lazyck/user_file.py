@@ -5,8 +5,6 @@ NAME=VALUE, and `#` begins a comment line. It is an env file, which Docker and s
 Lazy libraries read it by the same rules (runtime/src/platform/environment.cpp).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,8 +1,6 @@
 """lazyck's environment variables: their values, their defaults, and suggestions for misspelt
 names."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable

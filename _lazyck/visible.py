@@ -1,8 +1,6 @@
 """Makes names from a manifest, a build or a file system safe to print: one line, without control
 characters."""
 
-from __future__ import annotations
-
 
 def _is_control(c: str) -> bool:
     """Return whether `c` moves the cursor, sets colours, begins a line, changes the writing

@@ -1,7 +1,5 @@
 """Says what lazyck is busy with if that takes long, so that no wait is silent."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -7,8 +7,6 @@ both ways in turns. The ratios are those of the medians. The sections of code an
 objects are compared.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -15,8 +15,6 @@ relocation, page faults) is in both. System calls and instructions are those of 
 a run without the measured call.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

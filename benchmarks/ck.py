@@ -9,8 +9,6 @@ a random sample of its blobs, spread over kinds of kernels and head dims. CPU se
 all processes, so that other programs on the machine change them little.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

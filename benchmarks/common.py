@@ -1,8 +1,6 @@
 """Provide what the benchmarks share: claims with figures, measuring in turns, small lazy
 projects."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -6,8 +6,6 @@ build for three archs with nvcc for one.
 The commands are those in the entry's log, run again in a directory of their own.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import statistics

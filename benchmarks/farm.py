@@ -8,8 +8,6 @@ directory. Efficiency is the time of the compiles on one worker divided by the t
 With real compiles it drops when there are more workers than cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

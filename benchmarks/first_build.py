@@ -7,8 +7,6 @@ the wheel fit. The size of the runtime in a library is measured too. CPU seconds
 processes. The runtime is compiled into an empty directory each time, as in a fresh home directory.
 """
 
-from __future__ import annotations
-
 import resource
 import shutil
 import statistics

@@ -9,8 +9,6 @@ machine. Everything else is real: the lazy library, its runtime, `lazyck-remote`
 servers.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,8 +1,6 @@
 """Model a host of a fleet: how it obtains entries, by the rules of lazyck's runtime and
 lazyck/remote."""
 
-from __future__ import annotations
-
 import enum
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -33,7 +31,7 @@ class Host:
     """Simulates one host or, with a `weight`, as many equal hosts that do everything at the same
     moment. Of these, one takes part in leases, and the others fetch what it has made."""
 
-    def __init__(self, fleet: Fleet, weight: int) -> None:
+    def __init__(self, fleet: "Fleet", weight: int) -> None:
         self.fleet, self.env, self.p, self.policy = fleet, fleet.env, fleet.p, fleet.policy
         self.random, self.weight = fleet.random, weight
         self.local: dict[str, Entry] = {}  # key → entry

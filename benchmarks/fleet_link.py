@@ -1,7 +1,5 @@
 """Model a network link that transfers share equally, for simulations in SimPy."""
 
-from __future__ import annotations
-
 import heapq
 
 import simpy

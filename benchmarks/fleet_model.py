@@ -12,8 +12,6 @@ of so many bytes a second each way (fleet_tier.py, fleet_link.py). A host that w
 hosts ask a compile service (fleet_service.py).
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import Counter

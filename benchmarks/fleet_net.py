@@ -3,8 +3,6 @@
 Needs root (or CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

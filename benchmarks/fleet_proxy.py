@@ -3,8 +3,6 @@
 python benchmarks/fleet_proxy.py garbage|truncated|errors|stalls PORT TO_PORT
 """
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import os

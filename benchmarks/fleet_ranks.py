@@ -1,8 +1,6 @@
 """Provide what the hosts of a fleet run: a lazy library whose compiles sleep, and ranks that call
 it."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -3,8 +3,6 @@
 Nginx runs with examples/deploy/nginx.conf.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """Model a compile service of the Remote Execution API: workers with places, and a store of contents
 (CAS)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any

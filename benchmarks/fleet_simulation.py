@@ -19,8 +19,6 @@ Its parameters are measured:
 - polls, time limits: as lazyck/remote has them
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

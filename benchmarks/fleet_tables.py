@@ -1,7 +1,5 @@
 """Define the tables of docs/scale.md: what each row simulates, and what its columns show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Model a tier of LAZYCK_REMOTE: a queue of requests, a link, entries and leases."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass, field
 

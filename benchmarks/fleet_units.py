@@ -1,8 +1,6 @@
 """Describe what the hosts of a simulated fleet call and compile: blobs, and sources by kernel, with
 costs that were measured."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Sequence
@@ -30,7 +28,7 @@ class Unit:
         return f"{self.name}@{self.digest}"
 
     @property
-    def by_text(self) -> Unit:
+    def by_text(self) -> "Unit":
         """Return the entry under its text key."""
         return dataclasses.replace(self, name=f"text of {self.name}", digest=self.text, reading=0.0)
 

@@ -16,8 +16,6 @@ Debian 12's HIP is older; Debian sid has these headers in libamdhip64-dev, libhs
 libhipblas-dev, libhipblas-common-dev, librocblas-dev and librocsolver-dev.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ The entries are copies of a real one, with real names, in as many directories as
 The called library has its own entry among them. The trim removes 10,000 entries.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import statistics

@@ -5,8 +5,6 @@
 Each dlopen happens in a fresh process; both libraries take turns.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

@@ -1,8 +1,6 @@
 """Read the machine code of kernels from objects and libraries for NVIDIA's and AMD's devices, and
 compare two versions of a kernel."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ status 1 unless every result is right and the compiler was started exactly twice
 and for the link.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

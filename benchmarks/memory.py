@@ -6,8 +6,6 @@ The other process has called the same kernels. The kernel counts private and pro
 (PSS) of the whole process.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 import subprocess

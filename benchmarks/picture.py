@@ -1,7 +1,5 @@
 """Draw the picture of docs/performance.md with matplotlib: each figure as a share of its target."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ python benchmarks/prebuild.py [--quick]        (needs a C++ compiler)
 The bare runs get exactly the commands in the entries' logs.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import statistics

@@ -7,8 +7,6 @@ in the figures, which come from the summary of the link in `lazyck build full`. 
 compile of each blob is extrapolated from a sample.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess

@@ -6,8 +6,6 @@ There are as many blobs as aiter's backward library has. For `quick` one source 
 changes. Each change is new, since objects are kept by content.
 """
 
-from __future__ import annotations
-
 import resource
 import secrets
 import shutil

@@ -9,8 +9,6 @@ benchmarks/baseline.json. With --only it replaces only the figures of these benc
 misses its target and no reason is known.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

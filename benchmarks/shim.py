@@ -6,8 +6,6 @@ Both run in turns in one run, and the medians' ratio is printed. The depfile nam
 headers.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import statistics

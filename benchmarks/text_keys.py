@@ -14,8 +14,6 @@ text keys save of them. This needs nvcc, and torch's headers for FlashAttention.
 benchmarks/run.py it compares six sources of llama.cpp.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import hashlib

@@ -9,8 +9,6 @@ divided by the difference in calls, is the cost of one call, so start-up cancels
 those of runs in turns.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile

@@ -10,8 +10,6 @@ is what lazyck adds; its share of a launch on a GPU is measured by the stage `st
 scripts/gpu.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

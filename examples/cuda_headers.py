@@ -1,8 +1,6 @@
 """Find headers that torch's and other projects' headers need besides nvcc's own, where the toolkit
 lacks them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Fetch source archives from PyPI, pinned by checksum, and run lazyck on them: what examples
 share."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ A row replaces that of the same project; other rows stay as they are. A row file
 with exactly the keys of `COLUMNS`, as text or numbers.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

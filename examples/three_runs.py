@@ -16,8 +16,6 @@ three times:
 It fails when a run fails, or when the third run compiles anything.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

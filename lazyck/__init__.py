@@ -19,8 +19,6 @@ Errors are `LazyckError`, with a `hint`. If a blob cannot be made ready, the err
 `lazyck.setuptools` and `lazyck.torch`, tests use `lazyck.pytest`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from _lazyck import __version__ as __version__

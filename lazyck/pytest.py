@@ -6,8 +6,6 @@ tests. The marker `lazyck_forbid_jit` applies it to one test, and `lazyck_forbid
 one. The compiles do happen, since a refused call ends a program that does not catch C++ exceptions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

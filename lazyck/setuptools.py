@@ -5,8 +5,6 @@ setuptools itself does the build, in another process under `lazyck build full`, 
 `[tool.lazyck]` of pyproject.toml. `LAZYCK=0` builds ahead of time.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path

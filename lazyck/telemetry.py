@@ -4,8 +4,6 @@ waited for it.
 `opentelemetry-api` must be installed. The program's own SDK decides where the spans go.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@
 See `lazyck.setuptools`. No other module of lazyck imports torch.
 """
 
-from __future__ import annotations
-
 from torch.utils.cpp_extension import BuildExtension as _BuildExtension
 
 from lazyck.setuptools import Lazily

@@ -11,8 +11,6 @@
 - A page that would have the browser fetch anything from elsewhere is an error.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -9,8 +9,6 @@ wheel's objects do not fit, lazyck compiles the runtime as with the pure wheel, 
 get.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,8 +1,6 @@
 """Makes wheels by hand, as a build back end packs a lazy library and its bundle, and installs
 them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 """Drives a headless Chromium through a pipe by its DevTools protocol. No package is needed besides
 the browser."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

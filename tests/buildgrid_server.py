@@ -1,8 +1,6 @@
 """Runs BuildGrid's server, and workers for it, as real processes. BuildGrid is in a virtual
 environment of its own, which is made once for all test runs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -97,7 +95,7 @@ class BuildGrid:
         """Return the value for `--executor`."""
         return f"grpc://127.0.0.1:{self.port}|trusted"
 
-    def start(self) -> BuildGrid:
+    def start(self) -> "BuildGrid":
         """Start the server."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))

@@ -1,8 +1,6 @@
 """Makes bundles of tiny blobs by hand in a moment, for tests that fill, ship and maintain
 caches."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Runs `lazyck cache`, and writes the history that a cache has of its events."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -6,8 +6,6 @@ started by `python -m lazyck`. A command whose environment the interpreter or th
 reads when it starts is started in the ordinary way.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import io

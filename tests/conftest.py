@@ -1,8 +1,6 @@
 """Provides what all tests share: a clean environment, and the `lazyck` command as a real
 process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,6 @@
 """Makes compilers that log their calls, so that tests can count compiles rather than measure
 seconds."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -5,8 +5,6 @@ The variable TEST_CUDA_HOME names another toolkit to test with (`scripts/debian_
 nvcc 12.4). TEST_CUDA_WHEELS names a site-packages directory that has the real wheels.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import struct

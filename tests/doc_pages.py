@@ -1,8 +1,6 @@
 """Reads the code blocks of the documents and runs those with commands. docs/contributing.md has the
 rules."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -1,7 +1,5 @@
 """Checks what a Python caller is told if a blob of an extension module does not compile."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

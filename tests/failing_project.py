@@ -1,7 +1,5 @@
 """A project that is built by make or by ninja, and that tests break."""
 
-from __future__ import annotations
-
 SOURCES = {
     "inc.h": "template <int N> int twice(int x);\n",
     "blob/v1.cpp": '#include "inc.h"\ntemplate <> int twice<1>(int x) { return 2 * x; }\n',

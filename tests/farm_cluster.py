@@ -1,8 +1,6 @@
 """Starts a dask cluster of real processes on this machine, and makes bundles that its workers can
 compile."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -46,7 +44,7 @@ class Cluster:
         """Return the URL for `--executor`."""
         return f"{'dask+tls' if self.protocol == 'tls' else 'dask'}://{self.host}:{self.port}"
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> Cluster:
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> "Cluster":
         """Start the scheduler."""
         words = ("--host", self.host, "--port", "0", "--protocol", self.protocol, "--no-dashboard", *words)
         self._spawn("scheduler", "scheduler", *words, env=env)

@@ -1,8 +1,6 @@
 """Makes histories for the tests of `lazyck report`, in the format of
 runtime/src/record/events.cpp."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Changes files between builds."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

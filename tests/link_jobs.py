@@ -1,7 +1,5 @@
 """Makes the description of a link that tests of single steps need."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds this machine's compilers of LLVM IR, for tests that need one."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

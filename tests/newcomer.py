@@ -8,8 +8,6 @@ needs some, put them into DIR beforehand. Everything that the page shows as type
 order. If a command fails, the script ends with status 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """Builds the tiny library of tests/projects/ops lazily, and calls it in processes of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ libraries, only a few are checked. `ORACLE=off` in the environment turns the che
 `ORACLE=FILE` writes differences into that file instead of failing the test.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

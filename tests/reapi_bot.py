@@ -8,8 +8,6 @@ environment that the action names, and uploads the outputs. WRITE_FAULT is a sta
 in place of uploading outputs, such as 8 for RESOURCE_EXHAUSTED.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,8 +1,6 @@
 """A gRPC proxy between a client and BuildGrid, which lies, stalls and refuses as a test tells it
 to."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """Makes ROCm trees in AMD's layouts from Debian's parts: the real hipcc 5.2.3, clang 15 and 19,
 headers, device libraries and libamdhip64. A few lines of shell replace AMD's own binaries."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Defines paths, the type of the `lazyck` fixture, and helpers that test modules import by name."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

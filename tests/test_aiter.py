@@ -1,8 +1,6 @@
 """Tests examples/aiter/attention_build.py under `lazyck build full` with a stand-in for aiter's
 jit/core.py. examples/aiter has aiter itself."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

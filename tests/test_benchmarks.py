@@ -1,8 +1,6 @@
 """Tests that each claim of the benchmarks has its figure, target and place in the page, and that a
 short one runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """Tests that an error in a build is reported with the tool's own message and status, as in a build
 without lazyck."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,8 +1,6 @@
 """Tests `lazyck build full` on a small project: any build command, `c++`, and no option but
 --blobs."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

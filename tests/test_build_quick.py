@@ -1,8 +1,6 @@
 """Tests `lazyck build quick`: it compiles only the runtime again, from a tmp dir that may have been
 moved."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Tests every common build tool on one project: its library is lazy and computes what the
 ahead-of-time library does."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """Tests a build tree that is built under lazyck, then without it: deferred objects are not silently
 missing."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Tests `lazyck cache`: where a cache is, clearing it, resetting its counters, and caches that
 cannot be read."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -4,8 +4,6 @@ trimming.
 test_cache_care.py tests where a cache is, clearing it, and what cannot be read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

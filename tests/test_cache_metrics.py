@@ -1,8 +1,6 @@
 """Tests `lazyck cache stats --prometheus`, and the rules and the dashboard that operators get for
 it."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

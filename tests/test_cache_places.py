@@ -2,8 +2,6 @@
 and nothing in a directory that the runtime refuses, even if directories are exchanged at that
 moment."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,8 +1,6 @@
 """Tests that CMake's own install steps install the bundle of a lazy library, without a change to
 the project."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """Tests that CMake projects that name their compilers by absolute paths become lazy through CMake's
 launchers."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Tests `find_package(lazyck)`: `lazyck_library` makes the listed sources of one target lazy, and
 nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -79,7 +77,7 @@ class Project:
     def library(self) -> Path:
         return next(self.out.glob("libattn*.so"))
 
-    def write(self, files: dict[str, str]) -> Project:
+    def write(self, files: dict[str, str]) -> "Project":
         for name, text in files.items():
             (self.where / name).parent.mkdir(parents=True, exist_ok=True)
             (self.where / name).write_text(text)

@@ -1,7 +1,5 @@
 """Tests that compile_commands.json is written and read."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Tests settings: the environment, the user's file, the project's file, and `lazyck config`, which
 shows them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """Tests `lazyck profile coverage` and `lazyck profile merge --share`: what a new run may meet that
 no recorded run has used, and which blobs many runs have used."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

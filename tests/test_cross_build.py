@@ -1,8 +1,6 @@
 """Tests a library for another machine: the project's own build makes it here, an emulator runs it,
 and its cache is filled here."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

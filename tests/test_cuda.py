@@ -1,8 +1,6 @@
 """Tests CUDA projects with the real nvcc: they are built lazily, and the first call compiles.
 Without a GPU, a call ends in CUDA's error 35."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Tests kernels of blobs that other files of the link launch or take the address of, as in NATTEN
 and Marlin."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Tests that a lazy library and its blobs share one CUDA runtime: one error state, and one stack of
 launch configurations."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Tests that a deployed library compiles its blobs from its bundle alone, after the build's own
 tree is gone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

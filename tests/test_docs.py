@@ -1,7 +1,5 @@
 """Tests that the documents name what exists, and that the references are complete."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import subprocess

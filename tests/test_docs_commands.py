@@ -4,8 +4,6 @@ by lazyck's own parser.
 docs/contributing.md says how a page marks its blocks. A block that is not marked like that fails.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

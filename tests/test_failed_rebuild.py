@@ -1,8 +1,6 @@
 """Tests that a rebuild that fails or is killed leaves the library of the last good build as it was,
 for later calls too."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 """Tests that `lazyck help` has the documentation's pages, and that `lazyck completion` has what
 shells complete."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """Tests the decoders of histories, traces and costs: they read what the runtime writes, and other
 content does no harm."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

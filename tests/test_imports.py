@@ -1,7 +1,5 @@
 """Tests that imports go one way: each module may import only what stands below it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ Blobs 1 and 2 read `factor.h`. Blob 3 and the dispatchers do not. Blob 2 include
 macro. Everything reads `twice.hpp`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """Tests `lazyck inspect`: a summary, blobs in full, and JSON with everything that the manifest
 has."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace

@@ -1,7 +1,5 @@
 """Tests that lazyck-irc takes clang's options and writes clang's outputs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 """Tests that the commands take the names of a cache's files apart as the runtime puts them
 together."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tests links of other shapes than `c++ -shared *.o`, all under `lazyck build full`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

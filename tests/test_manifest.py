@@ -1,8 +1,6 @@
 """Tests the manifest and the shim's records: what is written can be read, and other bytes are
 refused."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,8 +1,6 @@
 """Tests `lazyck pack --tar`: it makes a tar of prebuilt entries that a deployment installs beside
 the library."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tarfile

@@ -1,8 +1,6 @@
 """Tests `lazyck pack --wheel`: it makes wheels of prebuilt entries, one for each arch, for a wheel
 with lazy libraries. How the runtime finds what they install is tested in runtime/test_packs.py."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Tests the package as users install it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

@@ -1,7 +1,5 @@
 """Tests that `lazyck prebuild` fills the cache that the runtime reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

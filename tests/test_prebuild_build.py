@@ -1,8 +1,6 @@
 """Tests `lazyck prebuild build`: its messages, the order of its compiles, and what an interruption
 costs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

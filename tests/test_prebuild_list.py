@@ -1,8 +1,6 @@
 """Tests `lazyck prebuild list`: which entries there are, which are cached, and which are
 missing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

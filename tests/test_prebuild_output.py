@@ -1,7 +1,5 @@
 """Tests `lazyck prebuild build --output DIR`, which fills a cache to be shipped."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Tests `lazyck prebuild plan`: the schedule that it assumes, and what it says of unknown compile
 times."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

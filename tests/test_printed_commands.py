@@ -1,8 +1,6 @@
 """Tests that what lazyck tells people to type can be pasted, and that its exit statuses are those
 of docs/cli.md."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

@@ -1,8 +1,6 @@
 """Tests `lazyck profile`: profiles of runs are merged, shown, compared, and cleared of blobs that
 are gone."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,8 +1,6 @@
 """Tests that the commands, the runtime and the report's page agree on how users write and read
 sizes, ages and times."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

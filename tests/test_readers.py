@@ -1,8 +1,6 @@
 """Tests in a browser that four readers of the documentation start at its front page and reach their
 answers in three clicks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Tests `lazyck report`: the figures are right, and the page takes whatever a history says.
 test_report_page.py tests the page in a browser."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

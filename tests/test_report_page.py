@@ -4,8 +4,6 @@ can be done with it.
 Screenshots are kept in the directory that LAZYCK_TEST_SHOTS names.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """Tests that two builders at different places and times make equal entries, and `lazyck cache
 verify --rebuild`, which proves entries."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """Tests that lazyck never finds its own programs through a relative part of PATH, while the
 project's own build finds what it finds without lazyck."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,8 +1,6 @@
 """Tests wheels that ship the compiled runtime: for which machines and compilers its objects are
 used."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

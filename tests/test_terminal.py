@@ -1,8 +1,6 @@
 """Tests the messages of commands: a terminal shows colours, and `--quiet` leaves only what is
 wrong."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests the last bytes of an entry, by which it is known: docs/cache-format.md has the layout."""
 
-from __future__ import annotations
-
 import io
 import struct
 

@@ -4,8 +4,6 @@ all the same.
 It also tests builds that find everything done without lazyck, which CI wants to fail.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

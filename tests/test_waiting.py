@@ -1,7 +1,5 @@
 """Tests that no wait is silent, and that an interrupted wait ends in one line."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

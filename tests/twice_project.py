@@ -1,7 +1,5 @@
 """A project with blobs and a dispatcher, for tests of links and of later builds."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

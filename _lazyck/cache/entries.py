@@ -1,7 +1,5 @@
 """The entries of a cache, found by the names of its files (docs/cache-format.md)."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ from _lazyck.quantities import counted, show_seconds, show_size
 from _lazyck.visible import visible
 
 # The orders in which entries can be sorted, with their sort keys.
-ORDERS: Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]] = {
+ORDERS: "Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]]" = {
     "name": lambda e: (e.blob, e.library, e.archs),
     "size": lambda e: (-e.size, e.blob),
     "age": lambda e: (e.made, e.blob),

@@ -1,8 +1,6 @@
 """Explains why a blob is, or is not, in the cache: the nearest entry there, and the ingredient of
 the key that differs."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -1,8 +1,6 @@
 """The figures of a cache in the text format of Prometheus, for the textfile collector of its
 node_exporter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

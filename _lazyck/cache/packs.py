@@ -1,7 +1,5 @@
 """The packs that are installed beside a library, as the runtime finds them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

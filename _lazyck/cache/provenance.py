@@ -1,7 +1,5 @@
 """Shows who made the entries of a library, as the remotes' signed provenance says it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Pulls entries of a library from a remote into the local cache."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Sequence

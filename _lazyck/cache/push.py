@@ -1,7 +1,5 @@
 """Pushes entries of the local cache to a remote."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Proves entries of a library: compiles them again into an empty cache, and compares the results
 byte for byte."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What pushing and pulling entries have in common: which entries, which remote, and messages."""
 
-from __future__ import annotations
-
 import contextlib
 import fnmatch
 import threading

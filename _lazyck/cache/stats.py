@@ -1,7 +1,5 @@
 """What a cache holds and what it has saved: sums over its entries and its history."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 

@@ -1,8 +1,6 @@
 """Verifies and trims a cache, both by the runtime's own code: `lazyck-rt verify` and `lazyck-rt
 trim`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shlex

@@ -1,8 +1,6 @@
 """Transfers many entries between the local cache and a remote: several at a time, with a progress
 bar and a summary."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import sys
@@ -56,7 +54,7 @@ class Outcome:
         return not (self.refused or self.failed or self.left)
 
 
-def run(items: Sequence[Item], work: Callable[[Item], Outcome], jobs: int, reporter: Reporter) -> list[Outcome]:
+def run(items: Sequence[Item], work: Callable[[Item], Outcome], jobs: int, reporter: "Reporter") -> list[Outcome]:
     """Do the work on each item, `jobs` at a time. After an interruption, work that has begun is
     finished."""
     outcomes: list[Outcome] = []

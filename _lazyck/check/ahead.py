@@ -2,8 +2,6 @@
 for the host, as the symbols need no more. The project's own link then makes the library from their
 objects."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import shutil

@@ -1,8 +1,6 @@
 """Compares a lazy library with the one linked ahead of time. The decisions are pure, over facts
 read from both."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The kinds of differences, each explained to somebody who knows nothing of lazyck's internals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,8 +1,6 @@
 """Checks one lazy library of a tmp dir: makes it ahead of time in a directory of its own, then
 compares the two."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Reads what a blob's object from an ahead-of-time compile defines for others."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

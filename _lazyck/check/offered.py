@@ -1,8 +1,6 @@
 """Reads what a linked library offers to whoever loads it: dynamic symbols with their versions, and
 the dynamic section."""
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping

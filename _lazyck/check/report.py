@@ -1,7 +1,5 @@
 """Presents the result of a check, for people and for programs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ blob is therefore compiled again: by GCC without implicit instantiations and wea
 clang to LLVM IR, which tells them apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

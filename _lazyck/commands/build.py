@@ -1,7 +1,5 @@
 """`lazyck build`: runs a project's own build and makes it lazy."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import sys

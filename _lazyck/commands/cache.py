@@ -1,7 +1,5 @@
 """`lazyck cache`: shows where a cache is, what it holds and what it has saved, and maintains it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """`lazyck check`: compares a lazy library with the one that the build makes ahead of time."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

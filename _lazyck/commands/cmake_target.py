@@ -1,7 +1,5 @@
 """`lazyck cmake-target`: called by `lazyck_library` of lazyck's CMake package, not by users."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`lazyck completion`: completes lazyck's commands and options in a shell."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

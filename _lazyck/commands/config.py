@@ -1,7 +1,5 @@
 """`lazyck config`: shows the settings in effect, and where they come from."""
 
-from __future__ import annotations
-
 import json
 import sys
 

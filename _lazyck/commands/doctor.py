@@ -1,7 +1,5 @@
 """`lazyck doctor`: shows what this machine has to build with."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """`lazyck help`: shows the pages of the documentation, which are in the package."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from pathlib import Path

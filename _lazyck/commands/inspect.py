@@ -1,7 +1,5 @@
 """`lazyck inspect`: shows what a lazy library holds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

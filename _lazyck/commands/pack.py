@@ -1,7 +1,5 @@
 """`lazyck pack`: packs prebuilt entries into files that are installed beside the library."""
 
-from __future__ import annotations
-
 import io
 import sys
 import tempfile

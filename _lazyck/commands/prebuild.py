@@ -1,7 +1,5 @@
 """`lazyck prebuild`: fills the cache ahead of time."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

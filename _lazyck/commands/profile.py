@@ -1,8 +1,6 @@
 """`lazyck profile`: merges, shows and compares what runs have used, and says how likely others use
 more."""
 
-from __future__ import annotations
-
 import json
 import stat
 import sys

@@ -1,7 +1,5 @@
 """The option `--quiet`, for commands that report what they do."""
 
-from __future__ import annotations
-
 import click
 
 from _lazyck import abi

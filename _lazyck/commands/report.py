@@ -1,7 +1,5 @@
 """`lazyck report`: writes a page about what lazy compilation cost and saved."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """`lazyck cache push|pull|sync|provenance|keygen`: exchanges entries between the local cache and
 other machines."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Write compile_commands.json from what the shims saw, and read one to defer what it lists."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

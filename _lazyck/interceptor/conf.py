@@ -1,7 +1,5 @@
 """Write the file beside a shim that tells the shim what it stands for (conf.c has the grammar)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

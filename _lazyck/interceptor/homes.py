@@ -1,7 +1,5 @@
 """Make shim homes: directories that look like a toolchain's home, but whose compilers are shims."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Collection, Iterable, Mapping

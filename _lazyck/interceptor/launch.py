@@ -2,8 +2,6 @@
 where no shim can be.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path

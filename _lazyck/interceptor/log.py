@@ -2,8 +2,6 @@
 `action reason tool output source blobs microseconds`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

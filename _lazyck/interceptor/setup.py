@@ -2,8 +2,6 @@
 call the build.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

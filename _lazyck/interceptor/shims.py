@@ -2,8 +2,6 @@
 for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import platform
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ Libraries that torch, ctypes or an extension module has already loaded are found
 among all that this process has loaded. Programs import these names from `lazyck` itself.
 """
 
-from __future__ import annotations
-
 from _lazyck.errors import CompileError, LazyckError
 from _lazyck.library.facts import Event, Progress, Stats
 from _lazyck.library.job import Prefetch

@@ -1,7 +1,5 @@
 """The C interface that each lazy library exports (`lazyck.h`), declared for ctypes."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """What lazy libraries report: counts, progress, events."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The blocks of a program in which nothing may be compiled, and the state to restore after them."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections import Counter
@@ -33,7 +31,7 @@ class Blocks:
         self._environment = contextlib.ExitStack()
 
     @contextlib.contextmanager
-    def forbid(self, path: str, libraries: Callable[[], Iterable[Library]]) -> Iterator[None]:
+    def forbid(self, path: str, libraries: "Callable[[], Iterable[Library]]") -> Iterator[None]:
         """Enter a block of `path`, which stands for these libraries.
 
         Raises `CompileError`, also if a variable of the environment makes no sense.
@@ -58,7 +56,7 @@ class Blocks:
                 self._count[path] -= 1
                 self._restore()
 
-    def _forbid(self, libraries: Iterable[Library]) -> None:
+    def _forbid(self, libraries: "Iterable[Library]") -> None:
         for library in libraries:
             before = library._forbid_jit(1)
             self._before.setdefault(library.path, (library, self._outside if self._count[ALL] else before))

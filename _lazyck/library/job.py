@@ -1,7 +1,5 @@
 """A prefetch: blobs of one or several libraries that are being made ready in the background."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -26,7 +24,7 @@ class Prefetch:
     end. The prefetch goes on whether anybody waits or not, until `cancel()`.
     """
 
-    def __init__(self, jobs: Sequence[tuple[Library, int]]) -> None:
+    def __init__(self, jobs: "Sequence[tuple[Library, int]]") -> None:
         self._jobs = tuple(jobs)
 
     def __repr__(self) -> str:
@@ -43,7 +41,7 @@ class Prefetch:
             if now is not None and now.is_over:
                 library._handle.lazyck_job_free(job)
 
-    def __enter__(self) -> Prefetch:
+    def __enter__(self) -> "Prefetch":
         return self
 
     def __exit__(

@@ -1,7 +1,5 @@
 """One lazy library: what it holds, what it can be told to do, and what it reports."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import ctypes

@@ -1,8 +1,6 @@
 """The lazy libraries of this process: load one, find those that are loaded, make blobs of all of
 them ready, or let none of them compile."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

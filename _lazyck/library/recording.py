@@ -1,7 +1,5 @@
 """`lazyck.record`: records what a run calls, and makes it ready before the next run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable
@@ -34,7 +32,7 @@ class record(contextlib.ContextDecorator):
         self.libraries = None if libraries is None else list(libraries)
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> record:
+    def __enter__(self) -> "record":
         libraries = loaded() if self.libraries is None else self.libraries
         has_profile = os.path.exists(self.profile)
         for library in libraries:

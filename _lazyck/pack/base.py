@@ -1,7 +1,5 @@
 """The wheel that packs are made for: its names, and the lazy libraries in it."""
 
-from __future__ import annotations
-
 import platform
 import zlib
 from dataclasses import dataclass, replace

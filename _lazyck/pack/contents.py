@@ -1,7 +1,5 @@
 """The contents of a pack: verified entries, each with its place where it is installed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath

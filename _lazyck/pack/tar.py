@@ -1,7 +1,5 @@
 """A pack as a tar, to be unpacked in the library's directory."""
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import io

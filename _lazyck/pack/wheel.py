@@ -7,8 +7,6 @@ The runtime finds them by their entry points. Each line `<library> = <module>` o
 (runtime/src/cache/packs.cpp has the grammar).
 """
 
-from __future__ import annotations
-
 import stat
 import tempfile
 import time

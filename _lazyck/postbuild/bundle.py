@@ -6,8 +6,6 @@ includes keep working. System and toolchain headers stay where they are. All of 
 values. Only `write` and `deploy` do I/O; `deploy` makes the copies that are shipped.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

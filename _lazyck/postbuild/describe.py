@@ -1,8 +1,6 @@
 """Describes what a lazy library will hold: its manifest, and the files of its bundle. Reads sources
 and writes nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Compiles eager blobs at the link, by the project's own command, as if lazyck were not there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

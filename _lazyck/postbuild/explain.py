@@ -1,8 +1,6 @@
 """Tells people which sources are not lazy, and what to change in them. Sources with one reason are
 listed together."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Sequence

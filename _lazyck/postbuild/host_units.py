@@ -7,8 +7,6 @@ from the steps that the compiler itself says it would take. If these are not the
 source is compiled as a whole.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

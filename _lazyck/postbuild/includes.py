@@ -1,8 +1,6 @@
 """Finds the `#include` directives of a source by their spelling alone, whatever its conditionals
 say, and rewrites those that name absolute paths."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

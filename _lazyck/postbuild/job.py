@@ -1,7 +1,5 @@
 """Holds what all steps of one lazy link share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Enters the post-build step, which a shim starts in place of the real linker."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds the members of static archives that a link takes."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -2,8 +2,6 @@
 finds too many blobs, and never too few, except for names that no text spells. A host-only compile
 says what a blob really refers to."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Checks that a link without the blobs that failed to compile leaves nothing undefined."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path

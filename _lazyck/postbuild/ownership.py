@@ -1,7 +1,5 @@
 """Decides which symbols become stubs and which blobs stay eager, by symbol names alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -8,8 +8,6 @@ blobs' objects, both where they define such a function and where they refer to i
 what the library's own objects hide.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 from _lazyck import abi

@@ -8,8 +8,6 @@ read at all. A missing header is added to the bundle, which is proved again. A b
 no bundle can hold is compiled eagerly.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ A reason is kept as its kind and what it is about, in the manifest too. Sentence
 made where they are shown, so that sources of one kind can be reported together.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -197,7 +195,7 @@ class Reason:
         return f"{self.kind.name}\t" + self.about.replace("\t", " ").replace("\n", " ")
 
     @classmethod
-    def of_line(cls, line: str) -> Reason:
+    def of_line(cls, line: str) -> "Reason":
         """Return the reason that `as_line` encoded, or `OTHER` for any other line."""
         kind, tab, about = line.partition("\t")
         return cls(Kind[kind], about) if tab and kind in Kind.__members__ else cls(Kind.OTHER, line)

@@ -1,7 +1,5 @@
 """Decides which blobs of a link stay lazy, and makes the objects of those that do not."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ where `HERE` stands for the library's directory in the tmp dir, so that the tmp 
 sources that the library was linked with.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ and losing is success. Nothing here is needed: whatever is gone or damaged is fo
 compiler.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

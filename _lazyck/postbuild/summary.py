@@ -1,7 +1,5 @@
 """Records what one lazy link did, in a JSON file, and shows it when the build ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

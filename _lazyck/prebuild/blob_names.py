@@ -1,8 +1,6 @@
 """Match the names that users give blobs: stem, basename, source path, cached `.so` path, shell
 pattern, or lists."""
 
-from __future__ import annotations
-
 import difflib
 import fnmatch
 import os
@@ -29,7 +27,7 @@ class Selection:
     blobs: tuple[BlobRecord, ...]
 
     @property
-    def hosts(self) -> Selection:
+    def hosts(self) -> "Selection":
         """Return the host units among them. They are to be made first, since they tell which
         kernels there are."""
         return replace(self, blobs=tuple(b for b in self.blobs if b.name.endswith(".host") and b.unit))

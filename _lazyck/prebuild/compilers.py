@@ -1,7 +1,5 @@
 """The compilers of recipes, as they are found on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

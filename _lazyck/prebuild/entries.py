@@ -1,8 +1,6 @@
 """Find the entries that blobs have, or would have, in a cache. The runtime's own code tells, by way
 of `lazyck-rt`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import platform

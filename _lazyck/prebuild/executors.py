@@ -1,7 +1,5 @@
 """Choose who carries out a plan elsewhere: a cluster of dask, or a compile service."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Forecast how long a build takes on a number of workers, by what compiles took before and a stated
 guess for the rest."""
 
-from __future__ import annotations
-
 import json
 import random
 import statistics

@@ -1,7 +1,5 @@
 """List which blobs there are, and for which archs they are cached (`lazyck prebuild list`)."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ ninja runs the given number of them at a time, and goes on after failures. Its o
 "end <number> <status>".
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

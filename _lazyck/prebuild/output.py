@@ -1,8 +1,6 @@
 """Fill a cache root to be shipped (`--output DIR`), which holds what a deployment needs and nothing
 else."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

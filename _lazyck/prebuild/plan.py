@@ -1,8 +1,6 @@
 """Decide what a prebuild has to do, before any of it is done: which entries, in which order, how
 long it may take."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ They are a quarter to a half of a blob's compile, as measured on Composable Kern
 (docs/performance.md). They are made in the cache, which keeps the last eight.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tell how far a prebuild is: the figures (pure), and the two ways in which they are shown."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import dataclass, field
@@ -38,7 +36,7 @@ class State:
         """Return how many jobs have ended, failed or not."""
         return len(self.took) + len(self.failures)
 
-    def end(self, number: int, reporter: Reporter, failure: Failure | None = None, seconds: float = 0.0) -> None:
+    def end(self, number: int, reporter: "Reporter", failure: Failure | None = None, seconds: float = 0.0) -> None:
         """Record and report that a job has ended. `seconds` counts if it was not seen running."""
         since = self.running.pop(number, None)
         if failure:

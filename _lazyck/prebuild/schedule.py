@@ -6,8 +6,6 @@ worker when the memory that it needs is free, or when nothing else runs there (`
 runtime). Until then it keeps its place.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field

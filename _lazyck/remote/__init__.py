@@ -1,8 +1,6 @@
 """Remote caches: tiers on other machines behind the local cache. Nothing from them is believed
 before it is verified."""
 
-from __future__ import annotations
-
 from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.remote import Fetched, Listener, Remote
 

@@ -1,8 +1,6 @@
 """Runs `_lazyck.remote.object_store` in a process of its own. What its library reads cannot be
 bounded here, but the process can, and it ends with the exchange."""
 
-from __future__ import annotations
-
 import base64
 import json
 import sys
@@ -46,7 +44,7 @@ class ApartStore:
     replace = partialmethod(_found, "replace")
     delete = partialmethod(_found, "delete")
 
-    def _child(self) -> _Child:
+    def _child(self) -> "_Child":
         """Return an idle process, for this exchange."""
         current().check()
         with self._lock:
@@ -59,7 +57,7 @@ class ApartStore:
 class _Child:
     """A process with the library. When an exchange releases it, it becomes idle again, or ends."""
 
-    def __init__(self, tier: Tier, lock: threading.Lock, idle: list[_Child]) -> None:
+    def __init__(self, tier: Tier, lock: threading.Lock, idle: "list[_Child]") -> None:
         self._lock = lock
         self._idle = idle
         self._is_busy = False

@@ -4,8 +4,6 @@ Some libraries of protocols collect what a server sends without a limit: redis-p
 requests the body of a redirect, botocore the body of an error. All of them read from a socket.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Talks in lines, over a socket, with the lazy library that started the helper."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import socket

@@ -2,8 +2,6 @@
 What is unpacked is bounded by what it should be, however much a lying store has packed into few
 bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

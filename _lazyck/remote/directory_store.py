@@ -1,8 +1,6 @@
 """Stores objects in a directory that hosts share: NFS, Lustre, a bind mount. What is written
 appears by one rename."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -11,8 +11,6 @@ the end of the pause in seconds since 1970, and its length in seconds. `what` is
 if only writing fails. If the cache cannot be written, other processes do not know of the failure.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import math

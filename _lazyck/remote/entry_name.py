@@ -8,8 +8,6 @@
 Servers of Bazel's HTTP cache protocol serve exactly these names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass
@@ -81,7 +79,7 @@ class EntryName:
         return "ac/" + hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
-    def of_file(cls, cache: Path, path: Path) -> EntryName:
+    def of_file(cls, cache: Path, path: Path) -> "EntryName":
         """Return the name of an entry of a cache. Its key is read from the file's trailer. Raises
         `FormatError`, `OSError`."""
         try:

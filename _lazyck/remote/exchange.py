@@ -7,8 +7,6 @@ exchange is given up, everything that it holds is ended, so that no thread waits
 whatever the library around the socket does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable

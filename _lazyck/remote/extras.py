@@ -1,8 +1,6 @@
 """Imports libraries that only some remotes need, when one is used. The error for a missing one has
 the line that installs it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

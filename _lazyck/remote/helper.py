@@ -22,8 +22,6 @@ compiles, the helper renews the entry's lease. After `made` and `kept` it fills 
 caller goes on with its work.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

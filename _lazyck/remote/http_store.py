@@ -1,8 +1,6 @@
 """Stores objects on an HTTP or HTTPS server by way of requests: GET, PUT and HEAD, and DELETE if
 the server supports it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any

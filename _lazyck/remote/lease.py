@@ -8,8 +8,6 @@ What does not parse is a lease of an unknown holder, and over once it stays unch
 compared: whoever waits goes by their own clock.
 """
 
-from __future__ import annotations
-
 import enum
 import random
 import re

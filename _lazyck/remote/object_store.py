@@ -14,8 +14,6 @@ are {"base64": …}. For each request it writes a line of JSON to its standard o
     {"store": <message>}, {"remote": <message>, "hint": …} or {"fails": <kind>} for an error
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

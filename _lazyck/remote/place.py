@@ -1,8 +1,6 @@
 """A tier in use: every request ends within a bound, and a tier that failed is not asked again
 soon."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable

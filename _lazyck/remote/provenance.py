@@ -11,8 +11,6 @@ key. It is a JSON object, UTF-8, at most 64 KiB:
      "signatures": [{"keyid": <the public key, base64>, "sig": <base64>}]}
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

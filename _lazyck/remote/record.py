@@ -12,8 +12,6 @@ is Ed25519 over
 History: version 1 is the first. A record of another version counts as absent.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from dataclasses import dataclass, replace
@@ -68,7 +66,7 @@ class Record:
         e = self.entry
         return f"lazyck entry 1\nkey {e.key_id}\nname {e.name}\nsha256 {self.sha256}\nsize {self.size}\n".encode()
 
-    def with_signatures(self, more: tuple[Signature, ...]) -> Record:
+    def with_signatures(self, more: tuple[Signature, ...]) -> "Record":
         """Return a copy that these have signed, too. Each key has one signature. If there are too
         many, the newest stay."""
         all_keys = {s.key: s for s in (*self.signatures, *more)}

@@ -5,8 +5,6 @@ redis-py collects a whole answer in memory, however long the server says that it
 from bounded sockets.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,6 @@
 """The tiers behind the local cache as one: fetches from the nearest one that has an entry, and
 pushes to all writable ones."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import socket
@@ -72,7 +70,7 @@ class Remote:
         cache: Path | None = None,
         listener: Listener | None = None,
         remembers: bool = True,
-    ) -> Remote | None:
+    ) -> "Remote | None":
         """Return the tiers that the environment names, or None if there are none. The cache
         remembers which tiers are down or, if `remembers` is false, only this object does. Raises
         `UsageError`."""

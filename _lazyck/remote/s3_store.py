@@ -2,8 +2,6 @@
 and the answers. Its requests go over our bounded sockets (`_lazyck.remote.web`), since its own
 sockets read texts of errors without a limit."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

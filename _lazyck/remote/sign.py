@@ -1,8 +1,6 @@
 """Ed25519 keys: who signs entries, and whose signatures are believed. All cryptography is from
 `cryptography`."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re
@@ -29,7 +27,7 @@ class Signer:
     _key: Any
 
     @classmethod
-    def of(cls, key: Any) -> Signer:
+    def of(cls, key: Any) -> "Signer":
         """Return the signer with this key of `cryptography`."""
         return cls(base64.b64encode(key.public_key().public_bytes_raw()).decode(), key)
 

@@ -2,8 +2,6 @@
 that has the interface, and a row here. Any exception counts as a failure of the tier; `StoreError`
 tells the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -93,7 +91,7 @@ def backend_of(scheme: str) -> Backend:
     return _BACKENDS.get(scheme, _OTHERS)
 
 
-def open_store(tier: Tier, times: Times) -> Store:
+def open_store(tier: "Tier", times: "Times") -> Store:
     """Return a tier's backend, not connected. Raises `RemoteError` if its library is missing."""
     # A backend is imported when it is used, because the helper starts for every local miss.
     module, _, name = backend_of(tier.scheme).place.partition(":")

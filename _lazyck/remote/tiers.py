@@ -3,8 +3,6 @@
 URL[|read-only][|trusted][|compress=zstd][|token-file=/PATH][|endpoint=URL] [,URL…]
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

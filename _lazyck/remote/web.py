@@ -1,7 +1,5 @@
 """HTTP by way of requests and urllib3, over bounded sockets. Errors become `StoreError`."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

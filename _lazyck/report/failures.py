@@ -1,7 +1,5 @@
 """Failures: how often they happened, what helps, and for a compile the log that the cache keeps."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import defaultdict

@@ -1,8 +1,6 @@
 """Figures from a history: sums, the blobs that cost most, growth, runs, and the lanes of the
 timeline."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

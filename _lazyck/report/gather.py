@@ -1,7 +1,5 @@
 """Reads the data of a report: history, traces, costs, and what the cache holds."""
 
-from __future__ import annotations
-
 import re
 import stat
 import time

@@ -4,8 +4,6 @@ Users of a cache choose the names in it. Every text therefore goes through `html
 goes through `_script_json`. A policy allows only the page's own script and style, by their digests.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,8 +1,6 @@
 """The timeline of a report: its HTML, and the data from which page.js draws the timeline and the
 growth chart."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any

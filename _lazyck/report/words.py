@@ -1,7 +1,5 @@
 """Figures and names of a report, as people read them and as HTML holds them."""
 
-from __future__ import annotations
-
 import html
 from datetime import datetime
 

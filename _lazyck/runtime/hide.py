@@ -9,8 +9,6 @@ The names of template instances in a library's symbol table would make up a thir
 size, so they get short names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import struct

@@ -7,8 +7,6 @@ and into the code that every file makes of them. Sources elsewhere (LAZYCK_RUNTI
 development: each is compiled by itself when it has changed.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed

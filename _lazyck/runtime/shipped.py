@@ -8,8 +8,6 @@ program, and that program must run. If any of this fails, the objects are compil
 `scripts/wheels.py` makes such wheels.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -48,7 +46,7 @@ class Abi:
     same: tuple[int, ...]
     least: tuple[int, ...]
 
-    def serves(self, made: Abi) -> bool:
+    def serves(self, made: "Abi") -> bool:
         """Return whether objects that `made` describes can be used."""
         return self.same == made.same and self.least[0] >= made.least[0] and self.least[1:] >= made.least[1:]
 
@@ -73,7 +71,7 @@ def abi_of(compiler: Sequence[str]) -> Abi:
             raise BuildError(f"{compiler[0]}: its object of abi.cpp cannot be read: {e}") from e
 
 
-def _numbers(elf: ELFFile, table: SymbolTableSection, name: str) -> tuple[int, ...]:
+def _numbers(elf: "ELFFile", table: "SymbolTableSection", name: str) -> tuple[int, ...]:
     symbol = (table.get_symbol_by_name(name) or [])[0]
     begin = symbol["st_value"]
     data = elf.get_section(symbol["st_shndx"]).data()[begin : begin + symbol["st_size"]]

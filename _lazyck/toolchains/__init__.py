@@ -1,7 +1,5 @@
 """Collect everything that names a compiler: one module per toolchain."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -6,8 +6,6 @@ is kept under the program's real path, size and times. What says which compiler 
 is part of cache keys, and is always asked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Sequence

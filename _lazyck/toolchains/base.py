@@ -1,7 +1,5 @@
 """Define what lazyck has to know about any toolchain."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import re
@@ -31,7 +29,7 @@ class Found:
     home, which recipes name. Otherwise it is an empty string.
     """
 
-    toolchain: Toolchain
+    toolchain: "Toolchain"
     home: str
     compiler: tuple[str, ...]
     origin: str = ""

@@ -1,8 +1,6 @@
 """Describe what a toolchain tells `lazyck doctor`: checks, and the command line that installs what
 is missing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Describe CUDA: nvcc, and the host compiler below it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,8 +1,6 @@
 """Check a CUDA toolkit for `lazyck doctor`. Each part is tried, since wheels and packages split
 toolkits into many."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

@@ -1,8 +1,6 @@
 """Find CUDA: by the environment, on PATH, among what was installed beside lazyck, and in the
 default place."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -7,8 +7,6 @@ and `nvcc -cudart shared` fail. A *composed home* is a tree of links to it that 
 wheels of CUDA 12 hold ptxas and libraries but no nvcc.)
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Describe drivers with gcc's options: gcc and clang themselves, and hipcc, which is clang."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 

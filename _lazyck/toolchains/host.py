@@ -1,7 +1,5 @@
 """Describe the host's C and C++ compilers: gcc and clang, under whatever name PATH has them."""
 
-from __future__ import annotations
-
 import platform
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Let a host compiler read preprocessed CUDA text without nvcc's cudafe++, and fast."""
 
-from __future__ import annotations
-
 import re
 
 from _lazyck.toolchains.base import accepts

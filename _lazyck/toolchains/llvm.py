@@ -1,8 +1,6 @@
 """Describe LLVM IR, as text (.ll) and bitcode (.bc). clang compiles it, or lazyck-irc (llvmlite) if
 clang is missing."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence

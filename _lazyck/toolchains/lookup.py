@@ -1,8 +1,6 @@
 """Find real compilers, by a variable's words or on PATH. Shims of lazyck and stand-ins of compiler
 caches do not count."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,8 +1,6 @@
 """List nvcc's options, as of CUDA 11 to 13: `--long` and `-short`, with values after a blank or
 `=`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from _lazyck.abi import Mode, Role

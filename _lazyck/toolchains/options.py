@@ -5,8 +5,6 @@ A word is matched exactly first, then by its longest known beginning. A word tha
 and matches no rule is a flag without a separate value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

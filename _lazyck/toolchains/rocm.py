@@ -1,7 +1,5 @@
 """Describe ROCm: hipcc, and clang compiling HIP."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

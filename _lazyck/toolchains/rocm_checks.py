@@ -1,8 +1,6 @@
 """Tell what a ROCm can do and what it lacks, by asking its own programs and by trying a kernel of
 three lines."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,6 @@
 - Debian: `/usr/bin/hipcc`, over `/usr/bin/clang++-15` (12), `/usr/lib/llvm-21/bin/clang++` (HIP 6).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

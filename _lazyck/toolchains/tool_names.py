@@ -1,8 +1,6 @@
 """Recognise names of compilers on PATH and in build scripts: `g++-12`, `clang++-19`,
 `x86_64-linux-gnu-g++`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +46,7 @@ def is_c_driver(name: str) -> bool:
     return match is not None and match["family"] in ("cc", "gcc", "clang")
 
 
-def patterns(toolchain: Toolchain) -> tuple[list[str], list[str]]:
+def patterns(toolchain: "Toolchain") -> tuple[list[str], list[str]]:
     """Return shell patterns for the names of `toolchain`'s compilers: those for this machine, and
     those with a target before the name."""
     prefixed = _versioned(f"*-*-{family}" for family in _FAMILIES) if toolchain.name == "host" else []
@@ -59,7 +57,7 @@ def _versioned(names: Iterable[str]) -> list[str]:
     return [pattern for name in names for pattern in (name, f"{name}-[0-9]*")]
 
 
-def toolchain_of(compiler: str, toolchains: Sequence[Toolchain]) -> Toolchain:
+def toolchain_of(compiler: str, toolchains: "Sequence[Toolchain]") -> "Toolchain":
     """Return the toolchain whose options a compiler takes, judged by its name, or the last one if
     it is unknown."""
     name = Path(compiler).name

@@ -3,8 +3,6 @@
 All sources are compiled as one file, as the runtime's are (see `_lazyck.runtime.objects`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from functools import lru_cache

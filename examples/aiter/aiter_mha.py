@@ -9,8 +9,6 @@ psutil setuptools`). It needs no GPU: a stand-in for the HIP runtime answers for
 records the launches.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ pattern leaves out what aiter puts beside its generated variants: dispatchers
 (`fmha_fwd_api.cpp`, `mha_fwd.cpp`, `asm_fmha_fwd_v3_gfx942.cpp`), which must never be deferred.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -10,8 +10,6 @@ Tensors are C-contiguous arrays of float32, float16, or uint16 (bfloat16 bits). 
 where NumPy is installed, else memoryviews.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import math
@@ -69,11 +67,11 @@ class Arguments(ctypes.Structure):
 class DeviceMemory:
     """Holds the device buffers of one call, which are freed together."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: "Library") -> None:
         self._library = library
         self._pointers: list[ctypes.c_void_p] = []
 
-    def __enter__(self) -> DeviceMemory:
+    def __enter__(self) -> "DeviceMemory":
         return self
 
     def __exit__(self, *_: object) -> None:

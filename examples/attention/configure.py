@@ -5,8 +5,6 @@ The compiler is looked up when ninja runs, not when this script does: it is $ROC
 with --backend cuda $CUDA_HOME/bin/nvcc (nvcc from PATH if CUDA_HOME is not set).
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

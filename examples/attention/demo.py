@@ -6,8 +6,6 @@ This needs no GPU: `scripts/fake_rocm_home` compiles HIP with the host's C++ com
 kernels on the CPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Write one source file per attention variant, and the dispatchers that choose between them."""
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import itertools

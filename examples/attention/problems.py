@@ -4,8 +4,6 @@ The test on the stand-in for ROCm and the proof on a GPU (`scripts/gpu`) compare
 It needs NumPy.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

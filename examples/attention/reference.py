@@ -1,8 +1,6 @@
 """Compute attention in NumPy, in double precision and with whole score matrices, to compare kernels
 with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -8,8 +8,6 @@ few instantiations, become blobs. No dispatcher calls them: Python does, by ctyp
 is built ahead of time too; both must pass the same tests.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

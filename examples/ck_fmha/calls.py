@@ -1,8 +1,6 @@
 """Call a lazily built library without a GPU: a stand-in HIP runtime answers for the device and
 records launches."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

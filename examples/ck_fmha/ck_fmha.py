@@ -7,8 +7,6 @@ This needs the packages that `rocm_home.missing_packages` names. It needs no GPU
 HIP runtime answers for the device and records the launches.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ library for gfx942. This module puts links and the missing file (one constant) i
 that looks like /opt/rocm.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

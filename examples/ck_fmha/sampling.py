@@ -1,7 +1,5 @@
 """Extrapolate the ahead-of-time cost of a library from a sample of its blobs."""
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess

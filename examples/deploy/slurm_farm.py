@@ -11,8 +11,6 @@ Others who reach the scheduler's port run code as you, unless dask's configurati
 for TLS (docs/scale.md).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -8,8 +8,6 @@ build and to reach a kernel's launcher. With a GPU, and a torch with CUDA, resul
 torch's own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

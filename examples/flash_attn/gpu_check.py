@@ -7,8 +7,6 @@ case and ends with status 1 if one is wrong. As in FlashAttention's own tests, t
 float32 may be at most twice that of plain torch in half precision.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import sys

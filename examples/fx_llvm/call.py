@@ -4,8 +4,6 @@ python call.py LIBRARY GRAPH...       prints one JSON line per graph: seconds of
                                       later call, errors
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import json

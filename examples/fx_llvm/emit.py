@@ -6,8 +6,6 @@ operations in order. The IR is what a simple front end writes (every counter liv
 optimiser makes it fast.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

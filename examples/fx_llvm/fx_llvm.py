@@ -7,8 +7,6 @@ This needs lazyck[llvm], NumPy, ninja and a C++ compiler; it uses torch and clan
 installed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 python generate.py --output-dir DIR [--compiler NAME] [--graphs auto|torch|hand]
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import shutil

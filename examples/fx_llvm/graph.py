@@ -5,8 +5,6 @@ All shapes are known, and all values are float32 in rows. `evaluate` computes a 
 double precision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

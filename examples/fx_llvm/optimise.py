@@ -1,7 +1,5 @@
 """Save IR before and after LLVM's optimiser, by llvmlite's new pass manager."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

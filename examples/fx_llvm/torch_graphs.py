@@ -1,7 +1,5 @@
 """Define the networks of graph.py as torch modules, and trace them with torch.fx."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Mapping

@@ -9,8 +9,6 @@ It needs no GPU: a call then ends in the runtime's error (35 or 100), which show
 kernel's launcher was reached.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,8 +1,6 @@
 """Check libraries whose kernels are compiled one by one: they hold no device code, and the host
 unit of a source costs little more than its host passes do ahead of time."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import statistics

@@ -10,8 +10,6 @@ which kernel is launched instead of launching it (tests/cuda_spy.cpp), and a tor
 the host's memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,8 +1,6 @@
 """Describe the projects of gpu_projects.py: their archives, their builds, and a call that reaches a
 kernel."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -6,8 +6,6 @@ Its setup.py compiles each of 9 files for up to 9 archs; a first call compiles o
 arch. The requirements are those of examples/flash_attn and examples/torch_cuda.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -9,8 +9,6 @@ Start it with LAZYCK_JIT=error, and a kernel that is not in the profile is refus
 compiled in the middle of a request; with LAZYCK_JIT=warn, it is compiled and reported.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -6,8 +6,6 @@ Such a torch says that there is no CUDA toolkit, whatever is installed. The buil
 so this script looks it up again. With a torch that has CUDA it only runs setup.py.
 """
 
-from __future__ import annotations
-
 import re
 import runpy
 import subprocess

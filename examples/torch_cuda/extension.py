@@ -4,8 +4,6 @@ The steps are: fetch a project, build it with its own setup.py, check that nothi
 call one variant in two processes, and sample the cost of an ahead-of-time build.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -7,8 +7,6 @@ torch's macros call with the result of every CUDA call, throws for a CUDA error,
 does, and says which and where.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ python warm_up.py LIBRARY run PROFILE SCRIPT WORD...  runs a Python script: the 
                                                       ready first, and compile nothing else
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Tests `lazyck check` on real libraries: each is made ahead of time by its own compilers and
 compared."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Tests which differences the comparison sees between constructed libraries."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Tests what is read of a linked library, and that damaged ones are refused."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 from pathlib import Path

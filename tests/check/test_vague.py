@@ -1,8 +1,6 @@
 """Tests which symbols a file defines for everybody, and which symbols each file that uses them
 defines anew, as compilers emit them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run the unit tests of the C++ runtime (`*_test.cpp`), each as a test of its own."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The tests and the runtime's sources are compiled as one, as the runtime's own ob
 tests reach what is in unnamed namespaces.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

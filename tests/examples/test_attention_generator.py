@@ -1,7 +1,5 @@
 """Tests the attention example's generator and its build description. No GPU compiler is needed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

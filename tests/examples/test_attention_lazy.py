@@ -4,8 +4,6 @@ On the embedded ROCm it computes. With a real HIP compiler and a stand-in runtim
 right kernel. tests/gpu tests it with nvcc.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Tests that the attention example, built ahead of time for the fake GPU, agrees with NumPy."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Tests that the attention example's sources compile unchanged with a real HIP compiler and with
 nvcc."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,8 +1,6 @@
 """Tests CK's fused attention under lazyck: the short form of examples/ck_fmha, with a real HIP
 compiler."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

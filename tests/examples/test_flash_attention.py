@@ -1,7 +1,5 @@
 """Tests FlashAttention's CUDA extension under lazyck: the short form of examples/flash_attn."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

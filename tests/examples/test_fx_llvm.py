@@ -1,8 +1,6 @@
 """Tests the example that turns graphs into LLVM IR: the whole demo, and its two sources of
 graphs."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -1,8 +1,6 @@
 """Test the example server with real requests: its health endpoint during warm-up, and calls after
 it under each mode of LAZYCK_JIT."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

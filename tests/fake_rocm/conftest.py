@@ -1,8 +1,6 @@
 """Provides fixtures for the tests of scripts/fake_rocm_home, with its compiler as a real
 process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

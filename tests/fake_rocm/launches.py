@@ -1,7 +1,5 @@
 """Names the place of the fake ROCm home, and reads its launch log as records."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass

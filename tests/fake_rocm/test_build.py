@@ -1,8 +1,6 @@
 """Tests that libamdhip64.so is built on first use: once, by whoever comes first, wherever it can
 be."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

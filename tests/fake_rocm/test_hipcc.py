@@ -1,8 +1,6 @@
 """Tests that the fake hipcc is a compiler driver: it does what builds ask of hipcc, or refuses
 clearly."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,8 +1,6 @@
 """Tests that kernels compiled by the fake hipcc compute right results, and only on devices they
 were compiled for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Tests the runtime under libraries of the real compiler: it records what they launch, and answers
 as the real headers expect."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

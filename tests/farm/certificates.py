@@ -1,7 +1,5 @@
 """Makes certificates for dask's TLS, and the settings that name them."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import dataclass
 from pathlib import Path

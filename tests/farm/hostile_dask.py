@@ -5,8 +5,6 @@ HOSTILE says how. HOSTILE_MARKER names the file to which that code appends the c
 process.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 from typing import Any

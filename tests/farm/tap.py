@@ -1,7 +1,5 @@
 """Records the bytes that pass between two sockets, and serves a store that asks for a password."""
 
-from __future__ import annotations
-
 import base64
 import socket
 import threading

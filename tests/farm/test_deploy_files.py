@@ -1,8 +1,6 @@
 """Tests that each file in `examples/deploy` is accepted by the program that it is for, if that
 program is installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

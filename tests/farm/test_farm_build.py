@@ -1,8 +1,6 @@
 """Tests `lazyck prebuild build --executor` with real schedulers and workers of dask. Each worker
 has a cache of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Tests workers and schedulers that send what runs code where it is unpickled: none of it runs in
 the client."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tests the file in which a bundle travels to workers."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil

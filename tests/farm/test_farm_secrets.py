@@ -1,7 +1,5 @@
 """Tests that secrets of the client's LAZYCK_REMOTE stay in the client."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Tests dask's TLS with the settings that dask itself reads: real schedulers, workers and
 certificates."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Tests orders and answers as bytes: what is read is what was written, and anything else is
 refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

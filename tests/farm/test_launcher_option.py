@@ -1,7 +1,5 @@
 """Tests `--launcher` with real ccache and distcc in front of the compile step."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,8 +1,6 @@
 """Tests what the address of a compile service may say: TLS, a token, the compiler and the program
 for its workers."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tests `lazyck prebuild build --executor grpc://…` with BuildGrid and workers of our own."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from threading import Thread

@@ -1,7 +1,5 @@
 """Tests what a compile service that lies, stalls or is full can do: cost time, and no more."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

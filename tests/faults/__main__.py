@@ -1,8 +1,6 @@
 """Runs the fault-injection cases for as long as asked: python -m tests.faults [--seconds N]
 [--kills N] [--seed N]."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -1,8 +1,6 @@
 """Provides a small lazy library, a compiler that remembers its results, and programs and tools that
 make things go wrong."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -1,8 +1,6 @@
 """Tests a bundle that was changed by hand: nothing of it is stored under a key that its sources do
 not have."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Tests a cache directory that is exchanged for a link while lazyck lists, moves and deletes in it:
 nothing is done behind the link."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """Tests that the steps of the real runtime in a compile come in the order of the model's steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

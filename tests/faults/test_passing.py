@@ -1,8 +1,6 @@
 """Tests that the next call retries after a transient failure, but not after an error of the
 compiler."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

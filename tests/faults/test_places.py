@@ -1,8 +1,6 @@
 """Tests that calls work although the cache cannot be written or used, and that one line says where
 and why."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Tests what happens to the process itself: clocks, locks, two versions of a library, unloading."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

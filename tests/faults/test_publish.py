@@ -4,8 +4,6 @@ entry or makes one.
 `python -m tests.faults` runs these cases for as long as asked.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

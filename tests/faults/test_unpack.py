@@ -1,8 +1,6 @@
 """Tests two processes that unpack a bundle at the same time: neither removes what the other's
 compiler reads."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex

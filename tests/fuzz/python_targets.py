@@ -6,8 +6,6 @@ uses it in run_python.py. A target takes the input, and a file for decoders that
 beside that file matters.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

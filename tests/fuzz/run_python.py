@@ -8,8 +8,6 @@ ignores words with two dashes. Without any words, the script only reports whethe
 there: status 0 if so, or 77. So far 6.06 million inputs were tried: docs/reliability.md.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

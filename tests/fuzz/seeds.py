@@ -6,8 +6,6 @@ python tests/fuzz/seeds.py conf FILE
 python tests/fuzz/seeds.py options FILE
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import subprocess

@@ -6,8 +6,6 @@ few hundred, which never change. tests/fuzz/run.sh SECONDS tries inputs guided b
 long as asked.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,8 +1,6 @@
 """Tests that the fuzz targets find nothing in their corpora and some more inputs. run.sh runs them
 for longer."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

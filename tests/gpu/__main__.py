@@ -1,7 +1,5 @@
 """Implement scripts/gpu, which shows in one call that lazyck works on a GPU."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import shutil

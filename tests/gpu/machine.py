@@ -1,7 +1,5 @@
 """Find out what this machine offers to the stages that prove lazyck on a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,8 +1,6 @@
 """Pack the sources, reduced to what the stages need, and the Python packages for a machine without
 a network."""
 
-from __future__ import annotations
-
 import fnmatch
 import io
 import shutil

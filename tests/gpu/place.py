@@ -1,7 +1,5 @@
 """Define where a stage works and how it runs commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -49,7 +47,7 @@ class Place:
         made.mkdir(parents=True, exist_ok=True)
         return made
 
-    def beside(self, name: str) -> Place:
+    def beside(self, name: str) -> "Place":
         """Return the place of another stage, whose build this one uses."""
         return Place(name, self.root, self.parcel, self.machine, self.is_short, self.jobs)
 

@@ -1,8 +1,6 @@
 """Record the claims of a stage. Each claim is written at once, so that a run that is cut short
 still counts."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import asdict, dataclass

@@ -1,8 +1,6 @@
 """Run the stages: their builds in parallel, their proofs one at a time. Each phase has a process
 and a time limit of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Define a stage of the proof, and run one of its phases as a process."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Render the results: what the command prints at its end, and the part of docs/gpu.md that it
 generates."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Run scripts/gpu without a GPU: every stage that can run goes as far as possible and says what it
 could not check."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Test how a proof is run: limits hold, and results count even if the run is cut short."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

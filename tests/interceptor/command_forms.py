@@ -1,7 +1,5 @@
 """Commands that the shim defers, and others with the reason why it passes them on."""
 
-from __future__ import annotations
-
 K = "-c blob/k.cpp -o k.o"
 PASSED = [
     ("c++ --version", "query"),

@@ -1,7 +1,5 @@
 """Ways to write `#include`, and what only looks like one."""
 
-from __future__ import annotations
-
 IS_INCLUDE = [
     '#include "x.h"',
     '  #  include\t"x.h" // why',

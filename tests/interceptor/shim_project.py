@@ -3,8 +3,6 @@
 Fixtures are here and not in a conftest, because a second module of that name would hide the first.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

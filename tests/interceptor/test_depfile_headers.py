@@ -2,8 +2,6 @@
 name."""
 
 # ruff: noqa: F401, F811
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

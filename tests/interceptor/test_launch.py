@@ -1,8 +1,6 @@
 """Tests `lazyck-launch` with compilers that a build names by their paths."""
 
 # ruff: noqa: F401, F811
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Tests which links go to the post-build: those that take a deferred object in any way."""
 
 # ruff: noqa: F401, F811
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

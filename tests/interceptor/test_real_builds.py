@@ -1,8 +1,6 @@
 """Tests that real compilers and build tools behind the shims do not notice them."""
 
 # ruff: noqa: F401, F811
-from __future__ import annotations
-
 import shutil
 import signal
 import socket

@@ -1,8 +1,6 @@
 """Tests every reason code by a call of the real shim."""
 
 # ruff: noqa: F401, F811
-from __future__ import annotations
-
 import shlex
 
 import pytest

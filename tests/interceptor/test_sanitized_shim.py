@@ -1,8 +1,6 @@
 """Tests the shim under ASan and UBSan with the odd inputs of the other tests."""
 
 # ruff: noqa: F401, F811
-from __future__ import annotations
-
 import shlex
 import shutil
 from pathlib import Path

@@ -2,8 +2,6 @@
 and the real compilers see."""
 
 # ruff: noqa: F401, F811
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

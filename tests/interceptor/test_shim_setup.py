@@ -2,8 +2,6 @@
 says."""
 
 # ruff: noqa: F401, F811
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

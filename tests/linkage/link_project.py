@@ -1,8 +1,6 @@
 """Build a tiny library, whose parts the tests choose, under `lazyck build full` with a shell
 script."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -33,7 +31,7 @@ class Project:
         self.lazyck, self.where = lazyck, where
         self.report = ""
 
-    def write(self, bodies: dict[int, str], calls: list[int] | None = None, more: str = "") -> Project:
+    def write(self, bodies: dict[int, str], calls: list[int] | None = None, more: str = "") -> "Project":
         (self.where / "blob").mkdir(parents=True, exist_ok=True)
         self.file("api.hpp", HEADER)
         for n, text in bodies.items():
@@ -45,7 +43,7 @@ class Project:
     def file(self, name: str, text: str) -> None:
         (self.where / name).write_text(text)
 
-    def build(self, link: str, flags: str = FLAGS, cxx: str = "c++", path: str = "") -> Project:
+    def build(self, link: str, flags: str = FLAGS, cxx: str = "c++", path: str = "") -> "Project":
         script = f"set -e\nfor f in *.cpp blob/*.cpp; do {cxx} {flags} -c $f -o $(basename $f .cpp).o; done\n{link}\n"
         self.file("build.sh", script)
         words = ["build", "full", "--toolchain", "host", "--tmp-dir", self.where / "tmp", "--", "sh", "build.sh"]

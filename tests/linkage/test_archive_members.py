@@ -1,7 +1,5 @@
 """Test that a link takes from static archives of blobs the members that it takes ahead of time."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Test blobs that call each other, and blobs that use hidden symbols of the main library."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

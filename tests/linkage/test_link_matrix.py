@@ -1,8 +1,6 @@
 """Test every linker with every option that changes how symbols are bound, kept or hidden: the
 results are right."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

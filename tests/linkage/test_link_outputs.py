@@ -1,8 +1,6 @@
 """Test files that a link writes besides the library: they serve the project's build and name its
 own files."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests the words of the final link, and what its objects and archives are read for."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Test that links of one build that take the same blobs share what the first of them compiled, and
 that a rebuild compiles nothing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

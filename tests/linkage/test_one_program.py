@@ -1,8 +1,6 @@
 """Test that a lazy library is one program with its blobs: state, addresses and interposition are as
 they are ahead of time."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

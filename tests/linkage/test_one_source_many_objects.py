@@ -1,8 +1,6 @@
 """Test a source that is compiled in several ways for one link: each object is a blob of its own,
 but copies of an object are not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test libraries, archives and objects that only blobs need, LTO objects, and executables."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

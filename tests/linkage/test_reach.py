@@ -1,8 +1,6 @@
 """Tests what a link must do besides so that lazy blobs find what they use, with real libraries.
 What each blob uses is said by the test."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

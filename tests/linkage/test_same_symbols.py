@@ -1,8 +1,6 @@
 """Test that other files and programs find everything that a blob defines besides plain functions,
 as in a library built ahead of time."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Tests the stubs' assembler text by what an assembler makes of it: each stub, its slot, and the
 manifest."""
 
-from __future__ import annotations
-
 import platform
 import struct
 import subprocess

@@ -5,8 +5,6 @@ python -m tests.model --processes 2 --threads 2 --blobs 2 --kills 1
 python -m tests.model --mutations
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

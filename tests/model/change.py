@@ -1,7 +1,5 @@
 """Define small changes of a state, of which the steps consist."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, TypeVar
 

@@ -1,8 +1,6 @@
 """Define what goes wrong outside of the protocol. Each fault happens at most as often as
 `State.left` allows, and no promise may depend on one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from .change import count_compile, holder, is_stopped, move, permits, put, reserve

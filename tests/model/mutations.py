@@ -1,8 +1,6 @@
 """Define ways to break the protocol, each with a world that shows the fault and the property that
 catches it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from .properties import PROPERTIES, WAIT

@@ -1,8 +1,6 @@
 """Define what must hold in every state that can be reached. `search.py` looks for waits without
 end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from .change import process_of

@@ -1,7 +1,5 @@
 """Search all states breadth-first, and find the shortest trace to a forbidden one."""
 
-from __future__ import annotations
-
 from array import array
 from collections import deque
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 """Define the steps that other processes see: the blob's lock, the permits, the compile and the
 publish."""
 
-from __future__ import annotations
-
 from .change import (
     alter,
     count_compile,

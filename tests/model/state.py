@@ -1,7 +1,5 @@
 """Define the model's values: the bounds of a search (`World`) and one moment in it (`State`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Define a step of the protocol, and what several steps have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

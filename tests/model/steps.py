@@ -6,8 +6,6 @@ words. A step that yields nothing waits. A mutation (`mutations.py`) leaves out 
 line of a step.
 """
 
-from __future__ import annotations
-
 from . import sharing, threads
 from .step import STEPS as STEPS
 

@@ -1,8 +1,6 @@
 """Test what must hold in every simulated fleet (benchmarks/fleet_model.py), whatever the figures
 are."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from functools import partial

@@ -1,8 +1,6 @@
 """Test that the tables of docs/scale.md are those that the simulation makes, from costs that other
 pages measured."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,8 +1,6 @@
 """Test that the protocol's promises hold in every state of small worlds, and that each way to break
 it is found."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,8 +1,6 @@
 """Define the steps that the threads of one process see of each other: `busy`, the mutex, the
 loader's lock, fork."""
 
-from __future__ import annotations
-
 from .change import alter, may_enter_loader, move, process_of, put
 from .state import DONE, NOBODY, State, World
 from .step import Next, leave_call, step

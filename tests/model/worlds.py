@@ -1,7 +1,5 @@
 """Define the worlds that each test run searches. Each takes a few seconds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .mutations import ONE, OTHER, OTHERS, PAIR, SQUARE, with_faults

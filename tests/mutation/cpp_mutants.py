@@ -4,8 +4,6 @@ All mutants of a file are compiled into one text. Each stands behind a switch, a
 variable MUTANT turns one of them on. So the sources are compiled once, and not once per mutant.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -7,8 +7,6 @@ damage are mutated. `--sample` takes N mutants, the same ones each time. `--also
 that survive to a file of pytest, too, with a runtime that is built of the mutated sources.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

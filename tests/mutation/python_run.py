@@ -8,8 +8,6 @@ modules and the tests. This script draws N mutants of each MODULE (`manifest`,
 module and the survivors, with `--show` as diffs. The draw depends only on the code and on S.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

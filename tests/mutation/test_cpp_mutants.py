@@ -1,7 +1,5 @@
 """Measure a sample of the mutants of the C++ runtime. `cpp_run.py` measures all of them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

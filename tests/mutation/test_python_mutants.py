@@ -1,7 +1,5 @@
 """Tests a few mutants of each module whose tests take no time: most of them are killed."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Provide what tests of the probe share: a compiler, a place for blobs, and the probe of them."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tests what binds a source to the very library that it is linked into."""
 
-from __future__ import annotations
-
 import pytest
 
 from _lazyck.postbuild.probe.bound import declares_managed, reason

@@ -1,7 +1,5 @@
 """Test what goes into a bundle, and how a compile command refers to it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

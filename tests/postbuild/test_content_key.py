@@ -1,7 +1,5 @@
 """Tests the keys by content: everything that a compile reads is in the key, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Test the reader of C++ declarations: what it takes each statement of a blob for."""
 
-from __future__ import annotations
-
 import pytest
 
 from _lazyck.postbuild.cxx.declarations import parse

@@ -1,8 +1,6 @@
 """Test headers without bodies: what is removed, what stays, and that compilers make equal
 declarations of the rest."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

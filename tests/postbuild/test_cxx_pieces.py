@@ -1,7 +1,5 @@
 """Test into which pieces text is split, also where its brackets do not match."""
 
-from __future__ import annotations
-
 import pytest
 
 from _lazyck.postbuild.cxx.pieces import Piece, pieces

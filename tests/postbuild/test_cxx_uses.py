@@ -1,7 +1,5 @@
 """Test which names a text uses: a mere declaration does not count, a mention in code does."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterable, Mapping
 from pathlib import Path

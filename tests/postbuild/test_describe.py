@@ -1,7 +1,5 @@
 """Tests names of blobs, where files of a bundle go, and for which archs it is built."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test the table that says, by reason, why sources are eager and what to change."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test the ELF reader with the output of real compilers, assemblers and archivers."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test which headers a blob of a group can read, because its key must cover them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

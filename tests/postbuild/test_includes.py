@@ -1,7 +1,5 @@
 """Test which files a source is found to include, and which includes are rewritten."""
 
-from __future__ import annotations
-
 import pytest
 
 from _lazyck.postbuild.includes import asked_names, depends_on_place, with_relative_includes

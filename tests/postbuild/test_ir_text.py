@@ -1,7 +1,5 @@
 """Compare what the reader of LLVM IR says with what a compiler makes of the text."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Tests whether a link without the blobs that failed leaves symbols undefined, with real
 libraries."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,8 +1,6 @@
 """Tests what symbols' names alone tell: of vtables, of `nm`'s output, of private names, of
 templates and scopes."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

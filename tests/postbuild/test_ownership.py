@@ -1,8 +1,6 @@
 """Test which symbols become stubs: all that a blob would define, except those that real objects
 define."""
 
-from __future__ import annotations
-
 from _lazyck.postbuild.ownership import Offer, assign
 from _lazyck.postbuild.reasons import Kind, Reason
 

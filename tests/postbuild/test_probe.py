@@ -1,8 +1,6 @@
 """Test the probe with real compilers: what it says about a blob is what compiling that blob
 yields."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Test how many compiles the probe costs, which must stay a fraction of compiling all blobs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Test data that a blob defines without naming it: vtables, members of instantiated templates,
 constants."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Test the probe of LLVM IR: how many compilers it starts, and what it does with modules that it
 cannot read."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

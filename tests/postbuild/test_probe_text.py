@@ -1,8 +1,6 @@
 """Test that the probe of CUDA blobs with the host's compiler alone yields what the probe with nvcc
 does."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace

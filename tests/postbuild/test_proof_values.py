@@ -1,8 +1,6 @@
 """Tests what a proof makes of the files that a preprocessor read or did not find: which of them the
 bundle lacks, and what no bundle can hold."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

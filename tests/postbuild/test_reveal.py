@@ -1,8 +1,6 @@
 """Tests what blobs are shown of the library's objects, and the archives that are written, with the
 tools that read them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

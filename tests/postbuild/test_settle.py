@@ -1,7 +1,5 @@
 """Tests which blobs of a link stay lazy, by names alone: what is compiled is said by the test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Test that what compiling showed about blobs is kept by content, so that an unchanged blob need
 not be compiled again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor

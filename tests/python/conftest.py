@@ -1,7 +1,5 @@
 """Fixtures of the tests of the package for programs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Build two small lazy libraries for Python programs. `call` catches the exceptions of C++, as
 extensions do; `call_four` does not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

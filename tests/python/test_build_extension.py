@@ -1,8 +1,6 @@
 """Test torch's BuildExtension under lazyck: with ninja and without, its JIT loader, and CUDA
 extensions."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """Test the package's interface for programs: what it exports, prefetching, and blocks in which
 nothing is compiled."""
 
-from __future__ import annotations
-
 import pydoc
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Test projects whose setup.py takes build_ext from lazyck: for setuptools and for torch, and the
 switch that turns lazyck off."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Test lazyck's plugin for pytest, which fails tests during which a lazy library compiles."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Test the recipes of docs/python.md: packages whose own build makes them lazy, and one whose build
 is wrapped."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Test Python extension modules that setuptools and pip build under lazyck."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

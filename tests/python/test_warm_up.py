@@ -1,8 +1,6 @@
 """Test the contract with engines: the end of warm-up, LAZYCK_JIT, waiting for what is in flight,
 and expected times."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

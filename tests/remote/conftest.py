@@ -1,7 +1,5 @@
 """Provide servers and keys that tests of remotes share."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

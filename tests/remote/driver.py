@@ -1,8 +1,6 @@
 """Play the runtime: start the helper as the runtime does, and speak its protocol, with entries that
 are made by hand."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

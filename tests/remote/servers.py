@@ -1,7 +1,5 @@
 """Run real servers, each on a port of its own: nginx, Redis, moto's S3, and one that misbehaves."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

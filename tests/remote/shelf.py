@@ -2,8 +2,6 @@
 below $SHELF_ROOT. If $SHELF_FROM names a port of this machine, everything is read from there until
 the end."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

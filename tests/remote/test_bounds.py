@@ -1,8 +1,6 @@
 """Test how far a hostile server is read, and that an abandoned transfer ends. The tests measure
 what the server could send, and the memory, threads and connections of the process that asked."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Test `lazyck cache push|pull|sync|keygen` with compiled entries."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

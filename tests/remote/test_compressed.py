@@ -1,7 +1,5 @@
 """Test a tier whose contents travel and lie compressed (`compress=zstd`)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

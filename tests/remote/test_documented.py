@@ -1,7 +1,5 @@
 """Test that the web server of docs/remote.md does what the page says."""
 
-from __future__ import annotations
-
 import os
 import re
 import urllib.error

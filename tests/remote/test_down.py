@@ -1,8 +1,6 @@
 """Test how long a tier that failed is passed over: in proportion to the cost of the failure, and
 longer while it goes on."""
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Test the helper's protocol over a real socket, with each backend: what the runtime hears, and
 what the remote then has."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 """Test a remote that stalls, lies, breaks off, is full or is missing. The caller compiles within a
 bounded time, and only a correct entry is handed over."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,8 +1,6 @@
 """Tests leases: their text, which hosts with different versions of lazyck write alike, and each
 step at a store in memory."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

@@ -1,8 +1,6 @@
 """Tests the texts that hosts with different versions of lazyck must write alike: names of objects,
 records, and what is signed."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,8 +1,6 @@
 """Tests who an entry says that made it: in-toto's statement with SLSA's provenance in a signed DSSE
 envelope, as verifiers of others read it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

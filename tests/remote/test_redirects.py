@@ -1,8 +1,6 @@
 """Test where redirects lead: each hop is checked, and credentials stay with the server that they
 are for."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import ssl

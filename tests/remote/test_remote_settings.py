@@ -1,7 +1,5 @@
 """Test what LAZYCK_REMOTE may contain, and how messages name tiers."""
 
-from __future__ import annotations
-
 import pytest
 
 from _lazyck.errors import UsageError

@@ -1,7 +1,5 @@
 """Test who is trusted: signatures, keys, and what is pushed where."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,8 +1,6 @@
 """Sources of a library with four blobs, a program that calls any of them, and what tests of many
 processes need."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

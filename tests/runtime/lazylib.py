@@ -1,8 +1,6 @@
 """Build small lazy libraries by hand: stubs, runtime, manifest and bundle, without shim and
 probe."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

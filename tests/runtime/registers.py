@@ -7,8 +7,6 @@ initializer that overwrites all that a function may. The initializer runs while 
 resolved.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

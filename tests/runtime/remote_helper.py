@@ -1,7 +1,5 @@
 """Writes the helper of remote caches for a test, and finds the processes that run it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sources of a library with two blobs, and a program that calls one and catches its failure."""
 
-from __future__ import annotations
-
 HEADER = "#pragma once\nint add(int, int); int sub(int, int); int use(int);\n"
 
 

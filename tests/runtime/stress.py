@@ -9,8 +9,6 @@ they synchronize (chaos.c), and rounds go on for that time. If something is wron
 what and exits with status 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,8 +1,6 @@
 """Test that blobs are compiled for the device that is present. Stand-ins for the HIP and CUDA
 libraries answer here."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Test a bundle that was deployed as one file. The first compile unpacks it into the cache, whole
 and only once."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

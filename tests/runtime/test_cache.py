@@ -1,8 +1,6 @@
 """Test the cache: entries are whole or not used, the cache is ours or not used, and keys separate
 what differs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

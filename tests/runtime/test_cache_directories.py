@@ -1,8 +1,6 @@
 """Test that a cache directory that somebody else could fill is refused, with the reason and the
 remedy."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """Run the short form of `python tests/runtime/stress.py --chaos SECONDS`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

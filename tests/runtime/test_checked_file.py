@@ -1,8 +1,6 @@
 """Test that the checked file is loaded, through its descriptor, whatever lies at its path by
 then."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

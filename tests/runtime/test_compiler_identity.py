@@ -1,8 +1,6 @@
 """Tests that `lazyck-rt make`, which runs where there may be no Python, names a compiler as the
 build does."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

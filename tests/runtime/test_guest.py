@@ -1,8 +1,6 @@
 """Test that the runtime behaves as a guest in other people's processes: it leaves their
 descriptors, language, environment, threads, signals, stacks and floating point alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """Test that names and lines out of a hostile manifest stay inside the cache, the terminal and their
 own argument."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """Test `LAZYCK_LAUNCHER`, which puts a compiler cache, or a program that sends compiles to other
 hosts, in front of the run-time compiler."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Test the shape of a lazy library: how it links, what it exports, what runs when it loads, and its
 C interface."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

@@ -1,8 +1,6 @@
 """Test that no lock of lazyck's is held while the dynamic loader, the C library's name services and
 locale, or the program's code may run. Threads that hold one of their locks wait for ours."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """Test many callers at once, and what interrupts them: locks that wait and give up, slots of the
 host, signals, kills."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

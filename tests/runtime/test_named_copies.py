@@ -1,8 +1,6 @@
 """Test blobs under HIP 6.0 to 6.2, which open the file that a blob is mapped from by its name in
 /proc/self/maps, up to the first blank."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Test what the runtime needs from the C++ library: nothing that a linker could find in the
 project's libraries instead."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

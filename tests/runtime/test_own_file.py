@@ -1,8 +1,6 @@
 """Test which file a library takes for its own, and which bundle: never one that a name or a working
 directory leads to."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

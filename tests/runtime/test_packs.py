@@ -1,8 +1,6 @@
 """Test packs: wheels of entries for one arch, which pip installs beside the package that the lazy
 library lives in. A stand-in for HIP says which GPU there is."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,8 +1,6 @@
 """Test precompiled preambles: what they are, when they are used, and that nothing depends on
 them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

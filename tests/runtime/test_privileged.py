@@ -1,8 +1,6 @@
 """Test that a program with more rights than its caller takes nothing from the caller: neither cache
 nor compiler nor bundle."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,8 +1,6 @@
 """Test that a lazy library whose objects support shadow stacks and branch targets is marked as an
 ordinary one is."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Test that a run records what it called, that a later run makes it ready first, in the background,
 and that events are reported."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

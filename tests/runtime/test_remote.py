@@ -1,8 +1,6 @@
 """Test that a local miss asks remote caches, through the helper that lazyck ships or through one
 that misbehaves."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

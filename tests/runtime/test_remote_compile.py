@@ -1,8 +1,6 @@
 """Tests LAZYCK_REMOTE_COMPILE: a process without a compiler has its blobs compiled elsewhere, by
 BuildGrid and by dask."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Test first calls: a blob is compiled once however many ask, nothing is compiled twice, and
 failures name what is wrong."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,8 +1,6 @@
 """Test a hit under seccomp(2): its system calls are those of docs/runtime.md, and it starts
 nothing."""
 
-from __future__ import annotations
-
 import platform
 import re
 import shutil

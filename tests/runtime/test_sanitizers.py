@@ -1,8 +1,6 @@
 """Test the runtime under the address, undefined-behaviour and thread sanitizers: success, failure,
 many threads, a remote. Other tests run under them too (`with_sanitizers`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Test that the costs of compiles at build time ship with a library, so that a first call anywhere
 says how long it will take."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

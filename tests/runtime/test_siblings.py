@@ -1,8 +1,6 @@
 """Test that what one function calls is compiled together from its first lazy call on, without a
 profile."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 of its own, so that each first call goes through the trampoline. The tests run for every machine:
 programs for another one than this run in an emulator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

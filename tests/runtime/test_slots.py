@@ -1,8 +1,6 @@
 """Test what a first call stores: the addresses of all functions of a blob, of the very file that
 was checked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

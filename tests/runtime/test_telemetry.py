@@ -1,7 +1,5 @@
 """Test OpenTelemetry's spans of what a lazy library compiles and loads."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

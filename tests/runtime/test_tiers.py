@@ -1,8 +1,6 @@
 """Test caches that are only read (LAZYCK_CACHE_PATH, or shipped beside the library), and caches
 that are kept below a size."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Test `lazyck-rt`, which drives the runtime's own cache and compiler code: a program finds what
 the tool builds."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

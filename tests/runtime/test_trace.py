@@ -1,8 +1,6 @@
 """Test that a trace (`LAZYCK_TRACE`) is whole at any time: while processes append to it, and after
 one was killed."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

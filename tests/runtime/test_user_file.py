@@ -1,8 +1,6 @@
 """Test that a lazy library takes from the user's file what the environment does not set, and
 reports what it does not know."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Build tests/projects/hip_ops lazily with real HIP compilers, and call it in processes of its
 own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Tests which answers of compilers are kept for later commands."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

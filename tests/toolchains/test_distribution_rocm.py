@@ -4,8 +4,6 @@ themselves. Nothing of ours stands between, and no variable is set. Debian 12's 
 and CMake 4.3 (docs/toolchains.md).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

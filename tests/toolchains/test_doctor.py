@@ -1,7 +1,5 @@
 """Test `lazyck doctor` on real toolchains, and on ones with missing parts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

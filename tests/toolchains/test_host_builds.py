@@ -1,7 +1,5 @@
 """Test g++ and clang++ as host toolchains: a small library computes equal results with each."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

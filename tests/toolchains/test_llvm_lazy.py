@@ -1,8 +1,6 @@
 """Test a library whose blobs are LLVM IR, text and bitcode, built lazily with each compiler of
 IR."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

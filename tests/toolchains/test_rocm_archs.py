@@ -1,8 +1,6 @@
 """Test how a HIP build chooses its architectures: from the options, the environment, the commands,
 or the machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Test whole builds with real HIP compilers, in the layouts in which ROCm comes, up to HIP's own
 answer to a launch."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

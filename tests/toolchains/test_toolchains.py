@@ -1,7 +1,5 @@
 """Test options, archs, recipes and identities of the toolchains."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,8 +1,6 @@
 """Provide what tests of sources that are compiled kernel by kernel share in CUDA and HIP: a
 library, and what its runtime hears."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -49,7 +47,7 @@ class Built:
         """Return the names of the units that the cache's entries hold."""
         return sorted(p.name.rpartition("-")[0] for p in self.units)
 
-    def fresh(self, cache: Path) -> Built:
+    def fresh(self, cache: Path) -> "Built":
         """Return the library as a user sees it who has called nothing yet, with a cache of its
         own."""
         return replace(self, env={**self.env, "LAZYCK_CACHE_DIR": str(cache)})

@@ -1,7 +1,5 @@
 """Provide fixtures for host units and kernel units."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

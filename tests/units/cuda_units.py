@@ -1,7 +1,5 @@
 """Provide what tests of CUDA sources that are compiled kernel by kernel share: how they build."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Mapping, Sequence

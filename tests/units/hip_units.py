@@ -1,7 +1,5 @@
 """Provide what tests of HIP sources that are compiled kernel by kernel share: how they build."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """Test blobs whose first call compiles either their host code and the kernel that it launches, or
 all of them, whichever costs less."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Test what a kernel unit contains: the machine code that the whole file gives the kernel, and no
 other kernels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Test libraries and programs of all shapes whose kernels are compiled one by one, and what can go
 wrong with these."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,8 +1,6 @@
 """Test CUDA sources whose kernels are compiled one by one: the library does what the one built
 ahead of time does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Test HIP sources by kernel, with kernels that compute: fake_rocm_home runs them on the CPU."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Test HIP blobs whose first call compiles their host code and the kernel that it launches."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

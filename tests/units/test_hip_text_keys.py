@@ -1,8 +1,6 @@
 """Test HIP entries that are found by the text from which they were made: LLVM IR of a kernel,
 preprocessed text of a blob."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Test HIP sources whose kernels are compiled one by one: the library does what the one built ahead
 of time does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Test the host compiler, which starts before the stubs exist that it includes, and what becomes of
 it if things go wrong."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import time

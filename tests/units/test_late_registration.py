@@ -2,8 +2,6 @@
 already has CUDA running, with the static and the shared runtime, and again after a compile that
 failed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Test whether code can tell the lines of its source apart. Only then do lines count in a text
 key."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Test processes that see GPUs of several archs: each device finds its own code, which is in an
 entry of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cuda_units

@@ -1,8 +1,6 @@
 """Test entries that are found by the text from which they were made, after a header has changed but
 the text has not."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

@@ -1,8 +1,6 @@
 """Tests kernels that are compiled elsewhere: by a compile service and on a farm, for a machine that
 compiles none."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Implement scripts/world, which builds projects lazily and runs their own tests."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

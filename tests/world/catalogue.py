@@ -1,7 +1,5 @@
 """List the projects, smallest first."""
 
-from __future__ import annotations
-
 from world.project import CTEST, CTEST_RESULTS, Debian, Project, PyPI, Results, cmake
 
 ABSEIL_TESTS = (

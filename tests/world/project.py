@@ -1,7 +1,5 @@
 """Define the description of a project: all that is needed to build and test it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -1,7 +1,5 @@
 """Read what a project's tests left: one word for each test, whatever the test driver."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

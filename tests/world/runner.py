@@ -1,8 +1,6 @@
 """Build a project ahead of time and lazily, and run its own tests on both. The project passes only
 if the results are equal."""
 
-from __future__ import annotations
-
 import fnmatch
 import hashlib
 import json
@@ -45,12 +43,12 @@ class Run:
     compiled: int = 0
     varying: Mapping[str, list[str]] = field(default_factory=dict)
 
-    def differences(self, other: Run) -> list[str]:
+    def differences(self, other: "Run") -> list[str]:
         """Describe the tests of `other` whose result never occurred in this run and its
         repetitions."""
         return differences(self.tests, other.tests, self.varying)
 
-    def repeated(self, again: Run) -> Run:
+    def repeated(self, again: "Run") -> "Run":
         """Combine this run with a repetition of it."""
         varying = {name: list(words) for name, words in self.varying.items()}
         for name in dict.fromkeys([*self.tests, *again.tests]):

@@ -1,8 +1,6 @@
 """Fetch the sources of projects and keep them: Debian's source packages with apt, PyPI's archives
 by their checksum."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

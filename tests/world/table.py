@@ -1,7 +1,5 @@
 """Make the table in docs/projects.md of projects whose own tests ran lazily."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from world.results import COMMAND, count

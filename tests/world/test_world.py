@@ -2,8 +2,6 @@
 of a build ahead of time: cold, cached, without a compiler and in parallel. `scripts/world` does
 this as a command, and installs what is missing."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -7,8 +7,6 @@ them, and instantiates what they use. A declaration's meaning depends on a body 
 vanish, so that an inline function remains inline. This decides where a vtable goes.
 """
 
-from __future__ import annotations
-
 import re
 
 from _lazyck.postbuild.cxx.pieces import pieces

@@ -5,8 +5,6 @@ The correctness of the whole rests on this. Text that is not understood raises `
 never skipped: such a blob is compiled to learn the truth.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Demangles symbols, to show them as people write them."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Mapping, Sequence

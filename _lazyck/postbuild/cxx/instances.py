@@ -1,7 +1,5 @@
 """Finds the names of templates that a blob instantiates explicitly: rather too many."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Does just enough C++ lexing of text whose macros are expanded."""
 
-from __future__ import annotations
-
 import re
 
 _LITERAL = r"""R"([^()\\\s]{0,16})\((?s:.*?)\)%s"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"""

@@ -1,8 +1,6 @@
 """Tells by which identifiers a source text can refer to a mangled symbol. It follows the Itanium
 C++ ABI only as far as that takes."""
 
-from __future__ import annotations
-
 import re
 
 _PREFIX = re.compile(r"_Z(?:T[VIST]|GV)?(?:N[rVK]*[RO]?)?")

@@ -1,8 +1,6 @@
 """Splits preprocessed C or C++ into pieces, each of which reaches to where a declaration may end.
 Only brackets are counted, so that any text can be split."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

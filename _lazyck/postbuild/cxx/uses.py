@@ -2,8 +2,6 @@
 needs no types and may hold too many names. A mere declaration does not use its name. Whatever a
 function's body, an initializer or a type mentions is used."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Defines what a namespace-scope declaration may be, and decides which variables are harmless."""
 
-from __future__ import annotations
-
 import re
 from enum import Enum
 from typing import NamedTuple

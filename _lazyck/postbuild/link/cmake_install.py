@@ -6,8 +6,6 @@ library's own, which looks at what was installed. CMake may rewrite that file wh
 configures, so each build makes sure of that line.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from _lazyck.files import encode, write_if_different

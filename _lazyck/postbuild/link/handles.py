@@ -8,8 +8,6 @@ The launches of nvcc 13's stubs are not wrapped: they name a kernel that `__cuda
 for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

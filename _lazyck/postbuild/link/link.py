@@ -1,7 +1,5 @@
 """Turns one intercepted link into the lazy library."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import resource

@@ -2,8 +2,6 @@
 rules for make and ninja that name all files that were read (`--dependency-file`, which CMake passes
 since 3.29)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

@@ -6,8 +6,6 @@ deferred object is written as the object to be compiled from its record. An arch
 members is written as an archive to be made again from its kept copy.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

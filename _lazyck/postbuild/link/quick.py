@@ -1,7 +1,5 @@
 """Runs `lazyck build quick`: links again what was kept, with a new runtime."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ of its reach: names that the main library keeps to itself (hidden visibility, ve
 that only blobs use, which linkers drop under `--as-needed`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field

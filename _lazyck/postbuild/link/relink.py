@@ -2,8 +2,6 @@
 objects into the lazy library, and copies that to the place that the build asked for and to the
 install dir."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

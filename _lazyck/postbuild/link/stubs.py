@@ -7,8 +7,6 @@ starts out pointing at its slow path, which hands the slot's number to the tramp
 assembles.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType

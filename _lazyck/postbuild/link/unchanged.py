@@ -1,7 +1,5 @@
 """Delivers libraries that a build found up to date, since none of their links ran."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

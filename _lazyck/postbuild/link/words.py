@@ -1,8 +1,6 @@
 """Makes the words of the final link: the project's own command without its deferred objects, with
 stubs and runtime. Every input that `quick` will need again is kept as a copy."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -55,7 +53,7 @@ def link_words(
     return words, keeper.originals
 
 
-def _for_blobs(inputs: LinkInputs, keeper: Keeper, demands: Demands) -> list[str]:
+def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[str]:
     """Return words for archives' members and shared libraries that only blobs need."""
     words: list[str] = []
     for symbol in sorted(demands.pulled):

@@ -11,8 +11,6 @@ The wrappers of a library with host units (see handles.py) are shared in this wa
 also use the handles of its kernels. If the runtime is a shared one, the table has only these.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -10,8 +10,6 @@ dynamic section of one library 14 ms instead of 0.1 ms. It reads what is read on
 (check/offered.py).
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import stat

@@ -1,7 +1,5 @@
 """Reads the manifest that a lazy library carries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from _lazyck import abi

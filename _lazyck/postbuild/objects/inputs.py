@@ -1,7 +1,5 @@
 """Reads what an intercepted link takes: deferred objects, real ones, archives, libraries."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ stub may stand under that name, because nobody would have registered the stub's 
   and `-device-entity-has-hidden-visibility=false` all are visible, as those of nvcc 12 are.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 To add a machine, add a row to `MACHINE_CODE` and a trampoline (`runtime/src/entrance/stub_*.S`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from _lazyck import abi

@@ -7,8 +7,6 @@ library's own code, which was compiled for a hidden symbol, is still bound to it
 libraries define. Blobs use it by another name, which no other library has.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path

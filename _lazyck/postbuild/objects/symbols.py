@@ -1,7 +1,5 @@
 """Reads what the real objects and archives of a link define and leave undefined."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +42,7 @@ class Symbols:
     optional: tuple[Names, ...] = ()
 
 
-def read_symbols(inputs: LinkInputs, reader: Reader) -> Symbols:
+def read_symbols(inputs: LinkInputs, reader: "Reader") -> Symbols:
     """Read all objects and archives of a link. Raises `LazyckError` for damaged ones.
 
     Members of archives count for what they leave undefined, but not for what they define: an object

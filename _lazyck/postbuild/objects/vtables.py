@@ -1,7 +1,5 @@
 """Finds vtables that an object has because it defines the class's first virtual function."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 

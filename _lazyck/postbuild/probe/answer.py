@@ -1,7 +1,5 @@
 """Defines what is known of a blob: its symbols, or why it must be eager."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any

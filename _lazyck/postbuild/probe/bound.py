@@ -1,7 +1,5 @@
 """Finds what binds a source to its very library: a blob's code runs in one of its own."""
 
-from __future__ import annotations
-
 import re
 
 from _lazyck.postbuild.reasons import Kind, Reason

@@ -6,8 +6,6 @@ content of every header that it can reach. A new header that is found earlier on
 changes the key too, because the list of headers comes from a preprocess that every link runs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Describes blobs that one compile can probe, and how they are compiled for the host."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

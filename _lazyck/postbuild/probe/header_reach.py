@@ -7,8 +7,6 @@ Where names do not tell (an `#include MACRO`, a header that no text mentions bec
 it), the blob reaches the header.
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Callable, Iterable
 

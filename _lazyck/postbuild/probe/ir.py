@@ -1,8 +1,6 @@
 """Probes blobs of LLVM IR: what they define stands in their text. Bitcode is turned into text
 first, many files at a time, by the compiler that the project compiles it with."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

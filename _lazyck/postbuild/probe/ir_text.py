@@ -5,8 +5,6 @@ The text is split into LLVM's own tokens (strings know no escape of `"`, comment
 end), never by lines: a module may be written in one line.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Probes one group of blobs: preprocess, parse, one compile, and retries."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Compiles a blob by the project's own command, as if lazyck were not there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

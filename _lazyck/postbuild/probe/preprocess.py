@@ -6,8 +6,6 @@ or in a file that it includes and that has no include guard (`launcher.inc` afte
 64`). All other text is shared headers.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ without bodies. What the probe cannot settle is settled by a host-only compile o
 What that cannot settle either is left eager.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import resource

@@ -6,8 +6,6 @@ names belong to which blob. A definition needs nothing but the head: no declarat
 apart, no pointer type spelled.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

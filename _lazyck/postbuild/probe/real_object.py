@@ -1,7 +1,5 @@
 """Reads a blob's real host-only object: its functions, and whether it must be compiled eagerly."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Compiles the probe units of a cluster of blobs, and sets the blobs at fault apart."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence

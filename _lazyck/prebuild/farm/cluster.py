@@ -4,8 +4,6 @@ dask.distributed, or `dask+tls://` for TLS.
 Certificates and keys are those of dask's own configuration (distributed.comm.tls).
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import socket

@@ -1,8 +1,6 @@
 """Keep track of a cluster's workers: which exist, which may work for this run, and which are
 refused, with the reason."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ takes. A worker gets as many jobs as it has places. When it is gone, its jobs, a
 given to other workers.
 """
 
-from __future__ import annotations
-
 import queue
 import secrets
 import tempfile

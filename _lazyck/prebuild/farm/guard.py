@@ -7,8 +7,6 @@ warnings of workers. A pickle can run code only by what it loads by name. Python
 name (the audit event `pickle.find_class`), whoever unpickles. It is refused there, in all threads.
 """
 
-from __future__ import annotations
-
 import builtins
 import pickletools
 import sys

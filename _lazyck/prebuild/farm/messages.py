@@ -7,8 +7,6 @@ A field that is missing, unknown, repeated, too long or of another type makes th
 `FormatError`.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -8,8 +8,6 @@ It is a tar, compressed by zlib. A worker unpacks it once for all runs, below it
 tools.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tarfile

@@ -6,8 +6,6 @@ values and never raise on purpose, so that an error of the worker is not taken f
 messages.py defines the messages.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

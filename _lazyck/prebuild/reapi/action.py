@@ -1,8 +1,6 @@
 """Describe the compile of one entry as an action of the service. Its files are a Merkle tree, in
 which each directory is named by the digest of its listing. Pure, but for `Inputs.read`."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
@@ -38,12 +36,12 @@ class Digest:
     size: int
 
     @classmethod
-    def of(cls, data: bytes) -> Digest:
+    def of(cls, data: bytes) -> "Digest":
         """Return the digest of `data`."""
         return cls(hashlib.sha256(data).hexdigest(), len(data))
 
     @classmethod
-    def read(cls, message: Any) -> Digest:
+    def read(cls, message: Any) -> "Digest":
         """Return the digest in a message."""
         return cls(message.hash, message.size_bytes)
 
@@ -107,7 +105,7 @@ class Inputs:
     @classmethod
     def read(
         cls, rt: Path, manifest_file: Path, manifest: Manifest, endpoint: Endpoint, env: Mapping[str, str]
-    ) -> Inputs:
+    ) -> "Inputs":
         """Return the inputs, whose files are read for their digests: the bundle, the library if
         blobs link to it, `lazyck-rt`, and the toolchain if it is one of the inputs. Raises
         `BuildError`."""

@@ -1,8 +1,6 @@
 """Ask a compile service over gRPC. Each question ends within a bound, and no answer is longer than
 what was asked for."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

@@ -4,8 +4,6 @@ grpc://HOST:PORT[/INSTANCE][|trusted][|token-file=/PATH][|platform=NAME:VALUE]â€
     [|toolchain=/PATH][|tool=/PATH]
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from dataclasses import dataclass

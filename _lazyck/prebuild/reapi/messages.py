@@ -7,8 +7,6 @@ of the fields alone. Fields that are left out are skipped by protobuf's parser. 
 pool of their own, so that they do not meet those of another library in the same process.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any

@@ -1,8 +1,6 @@
 """Do a plan on a compile service, longest jobs first. The service decides which worker does what
 and when; here are only bounds, retries and checks of what it says."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import queue

@@ -1,8 +1,6 @@
 """Test several architectures: entries for two, a build that has only PTX, and entries for another
 architecture than the device's."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

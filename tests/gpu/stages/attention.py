@@ -1,8 +1,6 @@
 """Test the attention example for CUDA and HIP: every variant computes cold, cached and without a
 compiler."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -2,8 +2,6 @@
 (of all in the example by default). Print the largest error of each pair, as a share of what is
 allowed, as JSON. With `--name`, only ask a variant for its name, which needs no device."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test Composable Kernel's fused attention on an AMD GPU, forward and backward, against NumPy."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test that a launch fails with the error, and at the call, that it has ahead of time."""
 
-from __future__ import annotations
-
 from gpu.place import Place
 from gpu.report import Report
 from gpu.stage import Stage

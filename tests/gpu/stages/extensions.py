@@ -1,7 +1,5 @@
 """Build other people's torch extensions lazily and test them against their references."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,8 +1,6 @@
 """Test FlashAttention's CUDA extension: the results of first calls are right. Measure what these
 calls cost."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

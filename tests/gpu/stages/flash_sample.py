@@ -2,8 +2,6 @@
 tests/test_flash_attn.py`. The plugin acts before the tests are collected, because collecting all of
 them takes a minute."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run FlashAttention's own tests, lazily and ahead of time."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

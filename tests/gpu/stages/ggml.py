@@ -1,8 +1,6 @@
 """Run llama.cpp's own test of its backends over ggml-cuda. It compares the results with those of
 llama.cpp's CPU backend."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Test CUDA graphs of launches out of blobs, and first calls while a stream is captured."""
 
-from __future__ import annotations
-
 from gpu.place import Place
 from gpu.report import Report
 from gpu.stage import Stage

@@ -1,8 +1,6 @@
 """Test that every use of a kernel handle has the results that it has ahead of time, with either
 CUDA runtime."""
 
-from __future__ import annotations
-
 from gpu.place import Place
 from gpu.report import Report
 from gpu.stage import Stage

@@ -1,8 +1,6 @@
 """Test host units: kernels that are registered with the CUDA runtime at their first use behave as
 ahead of time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gpu.place import Place, StageError

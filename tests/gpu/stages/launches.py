@@ -1,8 +1,6 @@
 """Build the library of tests/gpu/programs for all stages, lazily and ahead of time, with either
 CUDA runtime. Run its proofs, each in a process of its own."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

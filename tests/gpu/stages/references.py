@@ -2,8 +2,6 @@
 the largest error of each, as a share of what is allowed, as JSON. The references are the project's
 own, or plain torch."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Run compute-sanitizer's memory checker over kernels out of blobs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

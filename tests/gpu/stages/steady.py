@@ -1,8 +1,6 @@
 """Measure what a launch costs once its blob, or its kernel, is loaded, compared with a launch ahead
 of time."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from pathlib import Path

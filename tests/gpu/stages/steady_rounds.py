@@ -1,8 +1,6 @@
 """Run `python steady_rounds.py LAUNCHES ROUNDS LIBRARY...`: print as JSON the seconds of a launch
 on host and device, measured with each library in turn. If CUDA reports an error, exit with it."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

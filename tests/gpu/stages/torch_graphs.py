@@ -1,7 +1,5 @@
 """Test operators of torch out of blobs, in CUDA graphs and under torch.compile."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,8 +1,6 @@
 """Run `python torch_graphs_calls.py LIBRARY`: call operators out of blobs in CUDA graphs and under
 torch.compile. Print each check, whether it holds, and figures, as JSON."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads GPU names from the table that the runtime library is built with."""
 
-from __future__ import annotations
-
 import os
 import re
 

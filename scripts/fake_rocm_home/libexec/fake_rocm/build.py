@@ -1,8 +1,6 @@
 """Builds libamdhip64.so on first use: into the home's lib/, or into the user's cache if lib/ cannot
 be written."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -6,8 +6,6 @@ address of each variable goes into a section of its own. So the assembler text s
 they have, instances of templates included.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Implements hipcc: turns a HIP compile or link command into commands of the host C++ compiler, and
 runs them."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Finds this home, and reads what its environment variables say."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Parses the command line of hipcc: tables of its options, and what one command asks for."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ shared library in an offload bundle, which the host's object holds and registers
 runtime loads.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import tempfile

@@ -8,8 +8,6 @@ Line markers and everything else stay as they are, so diagnostics and debug info
 places.
 """
 
-from __future__ import annotations
-
 import re
 
 _TOKEN = re.compile(
