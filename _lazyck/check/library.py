@@ -16,7 +16,7 @@ from _lazyck.check.vague import vague_names
 from _lazyck.errors import CommandError, FormatError
 from _lazyck.postbuild import state
 from _lazyck.postbuild.link import relink
-from _lazyck.postbuild.private_names import plain_name
+from _lazyck.postbuild.objects.reveal import plain_name
 from _lazyck.quantities import counted
 
 
