@@ -1,5 +1,4 @@
-"""Describes what a lazy library will hold: its manifest, and the files of its bundle. Reads sources
-and writes nothing."""
+"""Describes what a lazy library will hold: its manifest, and its bundle's files. Writes nothing."""
 
 import hashlib
 import os
@@ -21,7 +20,7 @@ from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.ownership import Ownership
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
 from _lazyck.postbuild.settle import EagerObject, Settled
 from _lazyck.settings import BuildSettings
@@ -32,8 +31,7 @@ from _lazyck.toolchains.base import compiler_identity
 @dataclass(frozen=True)
 class Description:
     """Holds the manifest, and the files of the bundle: place → source. `places` says per toolchain
-    where files go. `rows` are those of the manifest that stand for a whole source, with what is
-    known of that source."""
+    where files go. `rows` of the manifest stand for whole sources, with what is known of these."""
 
     manifest: Manifest
     files: Mapping[str, str]

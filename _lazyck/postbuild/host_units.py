@@ -49,8 +49,7 @@ class Kernel:
 @dataclass(frozen=True)
 class HostUnit:
     """Describes what the host unit of `blob` registers under `name`, by names as device code has
-    them. `files` are all files that its source reads, as absolute paths. `whole` is the line that
-    stands for all kernels."""
+    them. `files` are the paths that its source reads. The line `whole` stands for all kernels."""
 
     blob: CompileCommand
     name: str
@@ -69,24 +68,14 @@ def read(blob: CompileCommand, made: Path) -> HostUnit | None:
     section = elf.read_section(made, abi.KERNELS_SECTION)
     if section is None:
         return None
-    whole = ""
-    kernels: list[tuple[str, str]] = []
-    state: list[str] = []
-    files: set[str] = set()
+    rows: dict[str, list[str]] = {"whole": [""], "kernel": [], "variable": [], "file": []}
     for line in os.fsdecode(section).splitlines():
         kind, _, rest = line.partition("\t")
-        if kind == "whole":
-            whole = rest
-        elif kind == "kernel":
-            line = device_name(rest)
-            kernels.append((line.partition("\t")[0], line))
-        elif kind == "variable":
-            state.append(device_name(rest))
-        elif kind == "file":
-            files.add(blob.call.path(rest))
-    tail = "".join(f"\t{name}" for name in state)
-    found = tuple(Kernel(symbol, line + tail) for symbol, line in kernels)
-    return HostUnit(blob, name_of(blob), found, whole, frozenset(files - {blob.source}))
+        rows.setdefault(kind, []).append(rest)
+    tail = "".join(f"\t{device_name(name)}" for name in rows["variable"])
+    kernels = tuple(Kernel(line.partition("\t")[0], line + tail) for line in map(device_name, rows["kernel"]))
+    files = frozenset(map(blob.call.path, rows["file"])) - {blob.source}
+    return HostUnit(blob, name_of(blob), kernels, rows["whole"][-1], files)
 
 
 def device_name(text: str) -> str:
@@ -126,7 +115,7 @@ class HostUnits:
         result = proc.run(argv, cwd=blob.call.cwd, env=env)
         unit = read(blob, target) if result.status == 0 else None
         if unit is None:
-            error = demangle.readable(first_error(result.stdout + result.stderr))
+            (error,) = demangle.readable_lines([first_error(result.stdout + result.stderr)])
             self.refused[blob] = Reason(Kind.NOT_BY_KERNEL, error)
             return None
         self._keep(unit, target)

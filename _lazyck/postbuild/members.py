@@ -24,8 +24,7 @@ class Part:
 
 def pulled(parts: Sequence[Part], wanted: Iterable[str], defined: Iterable[str]) -> set[Hashable]:
     """Return the names of those `parts`, given in link order, that a link takes if it wants the
-    symbols `wanted` and has `defined` already. Of several parts that define a symbol, the first is
-    taken."""
+    symbols `wanted` and has `defined`. Of several parts with a symbol, the first is taken."""
     first: dict[str, Part] = {}
     for part in parts:
         for symbol in part.defines:

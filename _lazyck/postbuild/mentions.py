@@ -104,9 +104,8 @@ class Mentions:
         )
 
     def used(self, symbols: Iterable[str]) -> dict[CompileCommand, frozenset[str]]:
-        """Return those of the mangled `symbols` that each blob may refer to, by the rules of
-        `candidates`. Symbols that no text can spell count for every blob. Blobs without a text are
-        left out."""
+        """Return those of the mangled `symbols` that each blob with a text may refer to, by the
+        rules of `candidates`. Symbols that no text can spell count for every blob."""
         wanted = frozenset(symbols)
         names = [{s: names_of(s) for s in wanted} for names_of in (identifiers, self._class_or_name(wanted))]
         bits = {n: 1 << i for i, n in enumerate(sorted(frozenset().union(*(v for d in names for v in d.values()))))}
@@ -146,9 +145,8 @@ class Mentions:
         }
 
     def spelled(self, symbols: Collection[str]) -> dict[CompileCommand, str]:
-        """Return for each blob a digest of those of the mangled `symbols` that its compile can
-        refer to: those of which it reads a name, and those that no text can spell. Blobs without a
-        text are left out."""
+        """Return for each blob with a text a digest of those of the mangled `symbols` that its
+        compile can refer to: those of which it reads a name, and those that no text can spell."""
         by_name: dict[str, list[str]] = {}
         for symbol in sorted(symbols):
             for name in identifiers(symbol):

@@ -33,8 +33,7 @@ from _lazyck.postbuild.bundle import (
 from _lazyck.postbuild.cxx.includes import asked_names, included_by
 from _lazyck.postbuild.describe import Description
 from _lazyck.postbuild.job import LinkJob
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group, first_error, rule_files
+from _lazyck.postbuild.probe.group import Group, Probed, first_error, rule_files
 from _lazyck.postbuild.probe.preprocess import macros_of, read_source, render_batch
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.toolchains.base import SourceCompile
@@ -45,9 +44,8 @@ _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
 
 @dataclass(frozen=True)
 class Finding:
-    """Records what preprocessing a group from its bundle showed. `lacking` are files of the build
-    that the bundle lacks for the group. `unproved` maps each source that no bundle can serve to the
-    reason."""
+    """Records what preprocessing a group from its bundle showed. `lacking` are the build's files
+    that the bundle lacks. `unproved` maps each source that no bundle can serve to the reason."""
 
     lacking: frozenset[str] = frozenset()
     unproved: Mapping[str, Reason] = field(default_factory=dict)
@@ -87,15 +85,8 @@ class Case:
     def key(self, contents: Contents) -> str:
         """Return a digest of all that the preprocessor is told, given and told to search."""
         recipe, group = self.recipe, self.group
-        words = [
-            *recipe.compile,
-            *(w for pair in recipe.env for w in pair),
-            recipe.toolchain_id,
-            *group.archs,
-            "",
-            str(self.root),
-        ]
-        words += [r.source for _, r in self.blobs]
+        words = [*recipe.compile, *(w for pair in recipe.env for w in pair), recipe.toolchain_id, *group.archs, ""]
+        words += [str(self.root), *(r.source for _, r in self.blobs)]
         files = [w for place, file in sorted(self.places.items()) for w in (place, contents.of_file(file))]
         return digest(*map(encode, [*words, "", *files]))
 
@@ -122,9 +113,8 @@ class Proof:
         return {i: case for i in range(len(self._groups)) if (case := self._case(i, made))}
 
     def foresee(self, cases: Mapping[int, Case]) -> Finding:
-        """Return what can be found before the bundle is written: the findings of an earlier link
-        for an equal bundle, and files that the bundle surely lacks. This saves writing a bundle
-        that would fail."""
+        """Return what can be found before the bundle is written in vain: an earlier link's findings
+        for an equal bundle, and files that the bundle surely lacks."""
         found: dict[int, Finding] = {}
         for i, case in cases.items():
             key = case.key(self._contents)
@@ -171,16 +161,13 @@ class Proof:
 
     def _look(self, i: int, case: Case) -> Finding:
         key = case.key(self._contents)
-        known = self._recall(key)
-        if known is None:
-            known = self._used[key] = self._preprocessed(i, case)
-        return known
-
-    def _preprocessed(self, i: int, case: Case) -> Finding:
+        if known := self._recall(key):
+            return known
         work = self._directory / "proof" / str(i)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        return _preprocess(case, work, case.blobs)
+        self._used[key] = _preprocess(case, work, case.blobs)
+        return self._used[key]
 
     def _recall(self, key: str) -> Finding | None:
         known = self._used.get(key) or self._known.get(key)

@@ -15,8 +15,7 @@ from _lazyck.postbuild.members import Members
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import kernels, symbols
 from _lazyck.postbuild.ownership import Ownership, assign
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import compile_one, object_key, writing_to
+from _lazyck.postbuild.probe.group import Probed, compile_one, object_key, writing_to
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason, readable, sentence
 
@@ -24,8 +23,7 @@ from _lazyck.postbuild.reasons import Kind, Reason, readable, sentence
 @dataclass(frozen=True)
 class EagerObject:
     """Describes a blob compiled ahead of time, and why. `error` is the compiler's failure, or None.
-    With a `unit` the object is the blob's host unit, and its kernels are compiled when they are
-    first used."""
+    With a `unit` the object is the blob's host unit, and its kernels are compiled at first use."""
 
     blob: CompileCommand
     reasons: tuple[Reason, ...]
@@ -146,7 +144,9 @@ class Settler:
             for p in offers:
                 blob = p.blob
                 if launched := left.intersection(p.kernels):
-                    reasons[blob] = self._launched(min(launched))
+                    kernel = min(launched)
+                    by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
+                    reasons[blob] = kernels.launched(kernel, symbols.source_name(by), self._job.env)
                 elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
                     reasons[blob] = Reason(Kind.HIDDEN, min(used))
                 elif blob in owned.lazy and (data := wanted & p.weak_data):
@@ -173,11 +173,6 @@ class Settler:
         left_out = self._copies | self._unneeded
         own = (names for blob, names in self._defined.items() if blob not in left_out)
         return symbols.together((*self._names, *own))
-
-    def _launched(self, kernel: str) -> Reason:
-        """Return the reason for a blob whose `kernel` a real object names."""
-        by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
-        return kernels.launched(kernel, symbols.source_name(by), self._job.env)
 
     def _compile(self, blobs: Mapping[CompileCommand, Reason]) -> None:
         fresh = {blob: reason for blob, reason in blobs.items() if blob not in self._objects}

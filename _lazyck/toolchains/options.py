@@ -32,6 +32,11 @@ class Item:
     value: str | None = None
     role: Role = Role.FLAG
 
+    def with_value(self, value: str) -> list[str]:
+        """Return the words, with another value in place of the option's."""
+        *lead, last = self.words
+        return [*lead, last[: len(last) - len(self.value or "")] + value]
+
 
 def rules_of(rows: Iterable[tuple[Mode, Role, str, str]]) -> Iterator[Rule]:
     """Yield the rules of rows: mode, role, texts separated by blanks, reason."""

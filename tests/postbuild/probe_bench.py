@@ -7,7 +7,7 @@ from pathlib import Path
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.reasons import readable
 

@@ -25,7 +25,7 @@ from _lazyck.postbuild.host_units import HostUnit, Kernel, Program
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.ownership import assign
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import EagerObject, Settled
 from _lazyck.settings import BuildSettings

@@ -17,7 +17,7 @@ from _lazyck.postbuild.members import Members
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects.inputs import LinkInputs
 from _lazyck.postbuild.objects.symbols import Names, Symbols
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import EagerObject, Settled, Settler, copies_in

@@ -27,7 +27,7 @@ from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import cudart, elf, symbols
 from _lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
 from _lazyck.postbuild.objects.reveal import plain_name
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
 from _lazyck.postbuild.proof import Proof
 from _lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
@@ -178,8 +178,7 @@ def link_lazily(
 @contextmanager
 def runtime_meanwhile(job: LinkJob) -> Iterator[None]:
     """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
-    first library waits for the runtime. Errors are ignored here: the link needs the runtime, and
-    reports them."""
+    first library waits for it. Errors are ignored: the link needs the runtime, and reports them."""
     with ThreadPoolExecutor(1) as beside:
         if job.inputs.blobs and job.settings.jobs > 1:
             beside.submit(relink.runtime_objects, job.directory, job.compiler, runtime_source(), job.env)
@@ -371,9 +370,8 @@ def keep_link(job: LinkJob, settled: Settled, demands: Demands) -> None:
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the C++ compiler for the runtime, which is never a shim. It is the host toolchain's
-    or, if the link is for another machine, the link's own or a cross compiler. Raises
-    `ToolchainError`."""
+    """Return the C++ compiler for the runtime, which is never a shim: the host toolchain's or, for
+    another machine, the link's own or a cross compiler. Raises `ToolchainError`."""
     choosing = [w for item in inputs.items if item.name in _CHOOSE_TARGET for w in item.words]
     own = (*link.call.argv[: link.call.prefix], *choosing)
     return HOST.find_for(inputs.machine, env, [own] if link.call.toolchain == HOST.name else [])

@@ -113,8 +113,7 @@ def is_lazy(output: Path) -> bool:
 
 def is_as_linked(output: Path, linked: Path) -> bool:
     """Return whether `output`, in the build, is what lazyck linked. The build may have stripped it
-    since, or changed its rpath, so the manifest decides. A library whose blobs are all eager has no
-    manifest, and must be the very file."""
+    since, or changed its rpath, so the manifest decides. Without one, it must be the very file."""
     if not linked.is_file():
         return False
     manifest = _manifest_in(linked)

@@ -24,8 +24,7 @@ from _lazyck.postbuild.objects import cudart, elf, kernels
 from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.objects.vtables import of_classes_with
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.probe.group import Group, Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason, sentence
 from _lazyck.postbuild.settle import EagerObject, Settled
@@ -234,8 +233,7 @@ def _is_asked_for(symbol: str, binding: str) -> bool:
 
 def _instances(p: Probed) -> set[str]:
     """Return what a blob defines weakly because it instantiates a class explicitly, as far as names
-    tell. Instances that lambdas and templates in its members lead to are not among them: whoever
-    uses these has them too."""
+    tell. What lambdas and templates in its members lead to, whoever uses these has too."""
     marker = "instantiation of a class: "
     if marker not in p.compiled:
         return set()

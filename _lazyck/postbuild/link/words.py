@@ -141,9 +141,7 @@ class Keeper:
             value = self.linker_part(item.value)
         else:
             value = self._places.real(item.value) if item.value.startswith("/") else item.value
-        if len(item.words) == 2:
-            return [item.words[0], value]
-        return [item.words[0][: len(item.words[0]) - len(item.value)] + value]
+        return item.with_value(value)
 
     def library(self, path: str) -> str:
         """Return the word that names the shared library at `path`."""

@@ -66,9 +66,8 @@ WANTED_HERE = "@hidden"
 
 
 def asked_for(table: Iterable[Symbol]) -> frozenset[str]:
-    """Return the names that an object with these symbols leaves undefined. A name that it declares
-    hidden must be in the same library: such a name is also returned with `WANTED_HERE` behind
-    it."""
+    """Return the names that an object with these symbols leaves undefined. One that it declares
+    hidden must be in the same library: it is also returned with `WANTED_HERE` behind it."""
     wanted = [s for s in table if s.section == _SHN_UNDEF and s.name and s.binding != "LOCAL"]
     return frozenset(s.name for s in wanted).union(s.name + WANTED_HERE for s in wanted if s.hidden)
 
@@ -181,9 +180,8 @@ class ElfImage:
         return next((self.content(s) for s in self.sections if s.name == section), None)
 
     def with_aliases(self, aliases: Mapping[str, str]) -> bytes:
-        """Return the file with further names for symbols that it defines. These names are exported.
-        The file is a relocatable object. Its symbol table and string table grow, and stand at its
-        end."""
+        """Return the relocatable object with further names, which are exported, for symbols that it
+        defines. Its symbol table and string table grow, and stand at its end."""
         data = bytearray(self.data)
         index = next((i for i, s in enumerate(self.sections) if s.type == _SHT_SYMTAB), 0)
         defined = ((i, s) for i, s in enumerate(self.symbols()) if s.section and s.binding != "LOCAL")
@@ -230,8 +228,7 @@ class ElfImage:
         ]
 
     def relocations(self, section: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (offset, symbol index, addend) of all relocations that apply to the section with
-        this index."""
+        """Yield (offset, symbol index, addend) of all relocations that apply to that section."""
         left = len(self.data)
         for s in self._relocating.get(section, ()):
             with _reading(self.where):
@@ -357,9 +354,8 @@ def _reading(where: str) -> Iterator[None]:
 def deferred_records(
     path: str | Path, image: ElfImage | None = None
 ) -> tuple[list[CompileCommand], frozenset[CompileCommand]]:
-    """Return the records that the shim left in a deferred object, or in the deferred members of an
-    archive. `image` may be the object's. Return also those of the records that are alone in their
-    deferred object."""
+    """Return the records that the shim left in a deferred object, or in members of an archive, and
+    those that are alone in their deferred object. `image` may be the object's."""
     found: list[CompileCommand] = []
     alone: set[CompileCommand] = set()
     for each in [image] if image else _images_in(path):

@@ -173,11 +173,9 @@ def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
             if not groups or groups[-1][0] != what:
                 groups.append((what, []))
             groups[-1][1].append(part)
-        lead = item.words[:-1] if len(item.words) == 2 else ()
-        glued = "" if lead else item.words[0][: len(item.words[0]) - len(item.value)]
         for what, parts in groups:
             value = ",".join(parts)
-            yield Item((*lead, glued + value), item.name, value, Role.FLAG if what == "name" else item.role)
+            yield Item(tuple(item.with_value(value)), item.name, value, Role.FLAG if what == "name" else item.role)
 
 
 def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:

@@ -58,4 +58,5 @@ def find(table: Iterable[Symbol]) -> Kernels:
 
 def launched(kernel: str, file: str, env: Mapping[str, str]) -> Reason:
     """Return why a blob is eager: `file` launches its `kernel`, or takes the address."""
-    return Reason(Kind.KERNEL_USED, f"{demangle.name(kernel, env)}, in {file}")
+    name = demangle.all_readable([kernel], env, ["--no-params"])[kernel]
+    return Reason(Kind.KERNEL_USED, f"{name}, in {file}")

@@ -90,9 +90,8 @@ class Reader:
         return self._read_lto(path, [found]) if found.is_lto else _names(found)
 
     def archive(self, path: str) -> list[Names] | None:
-        """Return the names of each of an archive's members, without deferred ones. If some members
-        are LTO objects, return the names of all members together, or None if they cannot be
-        read."""
+        """Return the names of each of an archive's members, without deferred ones. If some are LTO
+        objects, return the names of all together, or None if they cannot be read."""
         found = [member for _, member in elf.read_archive(path) if not member.is_deferred]
         if any(m.is_lto for m in found):
             read = self._read_lto(path, found)

@@ -24,8 +24,7 @@ from _lazyck.postbuild.cxx import demangle
 from _lazyck.postbuild.cxx.uses import instances
 from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe import content_key, preprocess
-from _lazyck.postbuild.probe.answer import Answer, Probed
-from _lazyck.postbuild.probe.group import Group, compile_one, first_error, object_key, rule_files
+from _lazyck.postbuild.probe.group import Answer, Group, Probed, compile_one, first_error, object_key, rule_files
 from _lazyck.postbuild.probe.ir import probe_ir
 from _lazyck.postbuild.probe.one_group import Answers, Doubt, probe_group
 from _lazyck.postbuild.probe.real_object import judge
@@ -227,7 +226,7 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
     judged = judge(open_image(output), source, doubt.suspects, own_initializers=doubt.own_initializers, own=own)
     if not by_itself:
         output.unlink()
-    return replace(judged, compiled=demangle.readable(doubt.why), by_itself=by_itself)
+    return replace(judged, compiled=demangle.readable_lines([doubt.why])[0], by_itself=by_itself)
 
 
 def _is_plain(group: Group) -> bool:

@@ -7,7 +7,7 @@ apart, no pointer type spelled.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from _lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
 from _lazyck.postbuild.cxx.variables import DEFAULT, Declaration, Kind, is_anonymous
 from _lazyck.postbuild.objects import kernels, vtables
 from _lazyck.postbuild.objects.elf import ElfImage
-from _lazyck.postbuild.probe.answer import Answer
+from _lazyck.postbuild.probe.group import Answer
 from _lazyck.postbuild.probe.real_object import defines
 from _lazyck.toolchains.base import TextCompile
 
@@ -249,12 +249,8 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
         elif section.name.startswith(_COMMON):
             places[i] = unit.shared[int(section.name[len(_COMMON) :])]
     counts: Counter[int] = Counter()
-    symbols: dict[int, list[str]] = {b: [] for b in unit.heads}
-    unreachable: dict[int, list[str]] = {b: [] for b in unit.heads}
-    private: dict[int, set[str]] = {b: set() for b in unit.heads}
-    merged: dict[int, set[str]] = {b: set() for b in unit.heads}
-    weak: dict[int, set[str]] = {b: set() for b in unit.heads}
-    handles: dict[int, list[str]] = {b: [] for b in unit.heads}
+    symbols, unreachable, handles, data = (defaultdict[int, list[str]](list) for _ in range(4))
+    private, merged, weak = (defaultdict[int, set[str]](set) for _ in range(3))
     table = image.symbols()
     known = kernels.find(table)
     named = known.names()
@@ -295,7 +291,6 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
                 weak[b].add(name)
             elif s.binding == "WEAK" or place.startswith((_INSTANCES, _KERNEL_INSTANCES)) or place in unit.instances:
                 merged[b].add(name)
-    data: dict[int, list[str]] = {b: [] for b in unit.heads}
     shared_out: dict[int, str] = {}
     for vtable, functions in vtables.with_key_functions(image, table).items():
         owners = {b for f in functions for b in places.get(f.section, ())}

@@ -12,8 +12,7 @@ from _lazyck.postbuild.cxx.lexer import without_bodies
 from _lazyck.postbuild.cxx.variables import Declaration
 from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe import preprocess, probe_unit
-from _lazyck.postbuild.probe.answer import Answer
-from _lazyck.postbuild.probe.group import Group, first_error
+from _lazyck.postbuild.probe.group import Answer, Group, first_error
 
 _COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
 _FEW = 8  # a unit that fails a second time falls apart if more than one in this many blobs is at fault
@@ -124,9 +123,8 @@ class Solver:
         return [replace(job, blobs=half, retries=0) for half in self._halves(blobs, preludes)]
 
     def _headers(self, blobs: Collection[int], *, apart: bool) -> str | None:
-        """Return the headers that the `blobs` read as one preprocessed text, without the bodies of
-        their functions. Return None if they do not preprocess. Unless they are to be `apart`, this
-        includes what the other blobs read."""
+        """Return the headers that the `blobs`, and unless `apart` all others, read, as one
+        preprocessed text without the bodies of functions. Return None if they do not preprocess."""
         read = self._read
         if apart:
             batch, read = self._work / f"some{self._group.suffix}", self._work / "some.ii"
