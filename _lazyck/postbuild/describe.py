@@ -110,15 +110,14 @@ def describe(
     made_by = program.digest if program else ""
     for (unit, p), name, source in zip(units.items(), names[len(lazy) :], sources[len(lazy) :], strict=True):
         recipe = recipes.of_device(p.blob)
-        symbols = tuple(k.symbol for k in unit.kernels) or (abi.IMAGE_SYMBOL,)
+        symbols = tuple(line.partition("\t")[0] for line in unit.kernels)
         key = key_of(p, recipe, machine, made_by, unit.whole)
         whole = f"{unit.name}\t{unit.whole}"
-        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, whole)))
-        for kernel in unit.kernels:
-            key = key_of(p, recipe, machine, made_by, kernel.line)
-            row = f"{name}.{kernel_name(kernel.symbol)}"
-            line = f"{unit.name}\t{kernel.line}"
-            parts.append(BlobRecord(row, source, recipes.index(recipe), key, (kernel.symbol,), line))
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols or (abi.IMAGE_SYMBOL,), whole)))
+        for symbol, line in zip(symbols, unit.kernels, strict=True):
+            key = key_of(p, recipe, machine, made_by, line)
+            row = f"{name}.{kernel_name(symbol)}"
+            parts.append(BlobRecord(row, source, recipes.index(recipe), key, (symbol,), f"{unit.name}\t{line}"))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
         where = places[toolchain]
         files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))

@@ -9,7 +9,7 @@ source is compiled as a whole.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,22 +38,14 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """Describes a kernel by its `symbol` in device code. `line` says all that compiling it takes
-    (see units/src/units.h)."""
-
-    symbol: str
-    line: str
-
-
-@dataclass(frozen=True)
 class HostUnit:
     """Describes what the host unit of `blob` registers under `name`, by names as device code has
-    them. `files` are the paths that its source reads. The line `whole` stands for all kernels."""
+    them. `kernels` has a line for each: its symbol, a tab, and all that compiling it takes (see
+    units/src/units.h). The line `whole` stands for all. `files` are what the source reads."""
 
     blob: CompileCommand
     name: str
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[str, ...]
     whole: str
     files: frozenset[str]
 
@@ -73,7 +65,7 @@ def read(blob: CompileCommand, made: Path) -> HostUnit | None:
         kind, _, rest = line.partition("\t")
         rows.setdefault(kind, []).append(rest)
     tail = "".join(f"\t{device_name(name)}" for name in rows["variable"])
-    kernels = tuple(Kernel(line.partition("\t")[0], line + tail) for line in map(device_name, rows["kernel"]))
+    kernels = tuple(device_name(line) + tail for line in rows["kernel"])
     files = frozenset(map(blob.call.path, rows["file"])) - {blob.source}
     return HostUnit(blob, name_of(blob), kernels, rows["whole"][-1], files)
 
@@ -102,7 +94,10 @@ class HostUnits:
         """Make the host unit of `blob` at `target`. Return None if it has none (see `refused`)."""
         if self._program is None or not can_be(blob) or blob in self.refused:
             return None
-        if self._take(blob, target):
+        group = self._group(blob)
+        known = self._store.answers(f"{group}-unit").get("files")
+        key = self._key(group, known) if isinstance(known, list) else ""
+        if key and self._store.take_object(key, target):
             return read(blob, target)
         toolchain = by_name(blob.call.toolchain)
         written = writing_to(blob, target)
@@ -118,7 +113,10 @@ class HostUnits:
             (error,) = demangle.readable_lines([first_error(result.stdout + result.stderr)])
             self.refused[blob] = Reason(Kind.NOT_BY_KERNEL, error)
             return None
-        self._keep(unit, target)
+        files = sorted({*unit.files, blob.source})
+        if key := self._key(group, files):
+            self._store.keep_answers(f"{group}-unit", {"files": files})
+            self._store.keep_object(key, target)
         return unit
 
     def _group(self, blob: CompileCommand) -> str:
@@ -131,23 +129,9 @@ class HostUnits:
         made_by = (self._program.digest if self._program else "", f"{os.path.realpath(compiler)} {changed}")
         return digest(*map(encode, (*made_by, call.cwd, blob.source, *call.argv, "", *own)))
 
-    def _key(self, group: str, files: frozenset[str]) -> str:
+    def _key(self, group: str, files: Sequence[str]) -> str:
         try:
-            contents = [part for f in sorted(files) for part in (f, self._contents.of_file(f))]
+            contents = [part for f in files for part in (f, self._contents.of_file(f))]
         except OSError:
             return ""
         return digest(*map(encode, (group, *contents)))
-
-    def _take(self, blob: CompileCommand, target: Path) -> bool:
-        group = self._group(blob)
-        files = self._store.answers(f"{group}-unit").get("files")
-        if not isinstance(files, list):
-            return False
-        key = self._key(group, frozenset(files))
-        return bool(key) and self._store.take_object(key, target)
-
-    def _keep(self, unit: HostUnit, made: Path) -> None:
-        group, files = self._group(unit.blob), unit.files | {unit.blob.source}
-        if key := self._key(group, files):
-            self._store.keep_answers(f"{group}-unit", {"files": sorted(files)})
-            self._store.keep_object(key, made)

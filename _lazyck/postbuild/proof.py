@@ -110,7 +110,17 @@ class Proof:
 
     def cases(self, made: Description) -> dict[int, Case]:
         """Return the cases to prove in the bundle of `made`, by the index of their group."""
-        return {i: case for i in range(len(self._groups)) if (case := self._case(i, made))}
+        found: dict[int, Case] = {}
+        for i, group in enumerate(self._groups):
+            members = set(self._blobs_of(i))
+            blobs = tuple((p, r) for p, r in made.rows if p.blob in members)
+            if blobs:
+                where = made.places[group.toolchain.name]
+                files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
+                held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
+                recipe = made.manifest.recipes[blobs[0][1].recipe]
+                found[i] = Case(group, blobs, recipe, where, held, self._directory / "bundle")
+        return found
 
     def foresee(self, cases: Mapping[int, Case]) -> Finding:
         """Return what can be found before the bundle is written in vain: an earlier link's findings
@@ -147,17 +157,6 @@ class Proof:
 
     def _blobs_of(self, i: int) -> Iterator[object]:
         return (command for commands in self._groups[i].sources.values() for command in commands)
-
-    def _case(self, i: int, made: Description) -> Case | None:
-        members = set(self._blobs_of(i))
-        blobs = tuple((p, r) for p, r in made.rows if p.blob in members)
-        if not blobs:
-            return None
-        group = self._groups[i]
-        where = made.places[group.toolchain.name]
-        files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
-        held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
-        return Case(group, blobs, made.manifest.recipes[blobs[0][1].recipe], where, held, self._directory / "bundle")
 
     def _look(self, i: int, case: Case) -> Finding:
         key = case.key(self._contents)

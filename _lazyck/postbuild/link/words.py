@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck.abi import Role
-from _lazyck.command import CompileCommand, Invocation, LinkCommand
+from _lazyck.command import CompileCommand, Invocation
 from _lazyck.errors import FormatError
 from _lazyck.files import encode, write_atomic
 from _lazyck.postbuild import state
@@ -56,7 +56,14 @@ def link_words(
         words += [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
     words += ["-o", output]
     if demands is not None:
-        words += _tail(link, inputs, soname) + _for_blobs(inputs, keeper, demands)
+        # `-Xlinker` is the one spelling that all drivers know.
+        if not inputs.shared:
+            words += ["-Xlinker", "--export-dynamic"]
+        elif not inputs.soname:
+            words += ["-Xlinker", "-soname", "-Xlinker", soname]
+        if tool_names.is_c_driver(link.call.tool):
+            words.append("-lstdc++")
+        words += ["-ldl", "-lpthread", *_for_blobs(inputs, keeper, demands)]
     for name in wrapped:
         words += ["-Xlinker", f"--wrap={name}"]
     return words, keeper.originals
@@ -72,7 +79,7 @@ def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[s
         item = inputs.items[index]
         if item.role is Role.LINKER:
             paths = [path for i, path in inputs.libraries if i == index]
-            kept += [word for path in paths for word in ("-Xlinker", keeper.library(path))]
+            kept += [word for path in paths for word in ("-Xlinker", keeper.places.real(path))]
         else:
             kept += keeper.item(item)
     if any(item.role is Role.LIBRARY and item.value == "m" for item in inputs.items):
@@ -81,18 +88,6 @@ def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[s
         linker = ["-Xlinker", "--push-state", "-Xlinker", "--no-as-needed"]
         words += [*linker, *kept, "-Xlinker", "--pop-state"]
     return words
-
-
-def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
-    # `-Xlinker` is the one spelling that all drivers know.
-    words = []
-    if inputs.shared and not inputs.soname:
-        words += ["-Xlinker", "-soname", "-Xlinker", soname]
-    if not inputs.shared:
-        words += ["-Xlinker", "--export-dynamic"]
-    if tool_names.is_c_driver(link.call.tool):
-        words.append("-lstdc++")
-    return [*words, "-ldl", "-lpthread"]
 
 
 class Keeper:
@@ -104,7 +99,7 @@ class Keeper:
     """
 
     def __init__(self, job: LinkJob, demands: Demands | None = None, soname: str = "") -> None:
-        self._link, self._places = job.link, job.places
+        self._link, self.places = job.link, job.places
         self._revealed = demands.revealed if demands and demands.has_blobs else None
         self._aliases = {s: private_name(s, soname) for s in demands.renamed} if demands else {}
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
@@ -130,22 +125,18 @@ class Keeper:
         """Return the words of an option, or of an input that is neither object nor archive."""
         if not item.name:  # a library, a script, or nothing that exists
             path = self._link.call.path(item.words[0])
-            return [self._places.real(path) if os.path.exists(path) else item.words[0]]
+            return [self.places.real(path) if os.path.exists(path) else item.words[0]]
         if item.value is None:
             return list(item.words)
         if item.role is Role.LINKER:
             value = ",".join(self.linker_part(part) for part in item.value.split(","))
         elif item.role is Role.LIBRARY_DIR:
-            value = self._places.real(self._link.call.path(item.value))
+            value = self.places.real(self._link.call.path(item.value))
         elif item.name in ("-T", "--script"):
             value = self.linker_part(item.value)
         else:
-            value = self._places.real(item.value) if item.value.startswith("/") else item.value
+            value = self.places.real(item.value) if item.value.startswith("/") else item.value
         return item.with_value(value)
-
-    def library(self, path: str) -> str:
-        """Return the word that names the shared library at `path`."""
-        return self._places.real(path)
 
     def linker_part(self, part: str) -> str:
         """Return one of the parts of a word for the linker, independent of the build."""
@@ -155,8 +146,8 @@ class Keeper:
         path = self._link.call.path(value) if value else ""
         if value and not value.startswith("-") and os.path.isfile(path):
             is_library = ".so" in os.path.basename(path)
-            return f"{lead}{equals}{self._places.real(path) if is_library else self.copy(value)}"
-        return f"{lead}{equals}{self._places.real(value) if value.startswith('/') else value}"
+            return f"{lead}{equals}{self.places.real(path) if is_library else self.copy(value)}"
+        return f"{lead}{equals}{self.places.real(value) if value.startswith('/') else value}"
 
 
 # -- the project's own link -----------------------------------------------------------------------

@@ -165,10 +165,8 @@ class ElfImage:
         """Return all rows of `.symtab` (or `.dynsym`), in the order that relocations mean."""
         wanted = _SHT_DYNSYM if dynamic else _SHT_SYMTAB
         with _reading(self.where):
-            for index, table in enumerate(self.sections):
-                if table.type == wanted:
-                    return self._read_symbols(index, table)
-        return []
+            found = next(((i, table) for i, table in enumerate(self.sections) if table.type == wanted), None)
+            return self._read_symbols(*found) if found else []
 
     def symbol_rows(self) -> list[tuple[int, Symbol]]:
         """Return all rows of `.symtab`, each with its offset in the file."""
@@ -323,23 +321,19 @@ def read_shared(path: str | Path) -> SharedSymbols:
 
 def read_section(path: str | Path, name: str) -> bytes | None:
     """Return the content of the named section, or None if the file has none."""
-    with _mapped(path) as image:
-        return image.named(name)
+    return _mapped(path).named(name)
 
 
 def section_offset(path: str | Path, name: str) -> int | None:
     """Return where in the file the named section begins, or None if the file has none."""
-    with _mapped(path) as image:
-        return next((s.offset for s in image.sections if s.name == name), None)
+    return next((s.offset for s in _mapped(path).sections if s.name == name), None)
 
 
-@contextmanager
-def _mapped(path: str | Path) -> Iterator[ElfImage]:
+def _mapped(path: str | Path) -> ElfImage:
     """Map the file without reading all of it: a library may have gigabytes of code."""
     with _opened(path) as f:
         size = os.fstat(f.fileno()).st_size
-        data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    yield ElfImage(data, str(path))
+        return ElfImage(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"", str(path))
 
 
 @contextmanager
@@ -462,13 +456,6 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
     )
 
 
-def _member_size(header: bytes, path: str | Path) -> int:
-    digits = header[48:58].rstrip(b" ")
-    if not digits.isdigit():  # a negative size would lead back, in an endless loop
-        raise FormatError(f"{path}: damaged archive", "build it again")
-    return int(digits)
-
-
 def _long_name(f: BinaryIO, name: str, size: int, long_names: bytes) -> str | None:
     """Return the name of a member that does not stand in its header, or None if it does."""
     if name.startswith("#1/") and name[3:].isdecimal():
@@ -491,9 +478,10 @@ def _objects_in(path: str | Path) -> Iterator[tuple[str, int, bytes]]:
             raise FormatError(f"{path}: not an ar archive")
         long_names = b""
         while len(header := f.read(60)) == 60:
-            if header[58:60] != b"`\n":
+            digits = header[48:58].rstrip(b" ")
+            if header[58:60] != b"`\n" or not digits.isdigit():  # a negative size would lead back, without end
                 raise FormatError(f"{path}: damaged archive", "build it again")
-            name, size = header[:16].decode("utf-8", "surrogateescape").rstrip(), _member_size(header, path)
+            name, size = header[:16].decode("utf-8", "surrogateescape").rstrip(), int(digits)
             end = f.tell() + size
             if magic == _AR and end > file_size:
                 raise FormatError(f"{path}: archive cut short", "build it again")

@@ -172,7 +172,9 @@ def _enter(
     if path.startswith("<"):
         return _FOREIGN
     full = os.path.join(cwd, path)
-    if parent == _OWN and _is_owned(full, flags):
+    # A system header without guard, such as <assert.h>, is meant to be read again and again.
+    is_code = os.path.splitext(full)[1] in _CODE_SUFFIXES
+    if parent == _OWN and (is_code or (_SYSTEM not in flags and not is_guarded(full))):
         if is_guarded(full):
             out.guarded_code[full] = blob
         out.files.add(full)
@@ -182,14 +184,6 @@ def _enter(
         return _FOREIGN
     out.shared.add(full)
     return _DIRECT if parent == _OWN else _SHARED
-
-
-def _is_owned(path: str, flags: list[str]) -> bool:
-    suffix = os.path.splitext(path)[1]
-    if suffix in _CODE_SUFFIXES:
-        return True
-    # A system header without guard, such as <assert.h>, is meant to be read again and again.
-    return _SYSTEM not in flags and not is_guarded(path)
 
 
 # -- directives ----------------------------------------------------------------------------------

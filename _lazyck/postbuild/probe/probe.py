@@ -78,7 +78,14 @@ def _probe_all(
     groups = [(group, work / f"group{i}") for i, group in enumerate(all_groups)]
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         each = max(1, jobs // max(1, len(groups)))
-        found = list(pool.map(lambda job: _probe(job[0], job[1], each, store), groups))
+
+        def one(job: tuple[Group, Path]) -> Answers:
+            group, at = job
+            if group.toolchain.written_in == "llvm-ir":
+                return probe_ir(group, at, each)
+            return probe_group(group, at, store.answers(group.key) if store and group.key else {})
+
+        found = list(pool.map(one, groups))
         pairs = [(group, at, answers) for (group, at), answers in zip(groups, found, strict=True)]
         compiles = [
             (group, at / f"blob{i}.o", answers, source)
@@ -126,13 +133,6 @@ def _probe_all(
         keys,
         eager_seconds,
     )
-
-
-def _probe(group: Group, work: Path, jobs: int, store: Store | None) -> Answers:
-    """Run the probe that reads the language of the toolchain's sources."""
-    if group.toolchain.written_in == "llvm-ir":
-        return probe_ir(group, work, jobs)
-    return probe_group(group, work, store.answers(group.key) if store and group.key else {})
 
 
 def cpu_seconds() -> float:
@@ -215,7 +215,10 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
         if tied := preprocess.what_binds(text, takes_late_managed=group.toolchain.takes_late_managed):
             return Answer(eager=tied)
         own = instances(text)
-    by_itself = _is_plain(group)
+    # The project's own objects of host code show all symbols and cost one compile, unless they are
+    # LTO's, for example.
+    items = group.toolchain.table.split(group.base[1:])
+    by_itself = group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
     result = (
         compile_one(group.sources[source][0], output, environment())
         if by_itself
@@ -227,12 +230,6 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
     if not by_itself:
         output.unlink()
     return replace(judged, compiled=demangle.readable_lines([doubt.why])[0], by_itself=by_itself)
-
-
-def _is_plain(group: Group) -> bool:
-    """Return whether the project's own objects show all symbols, and cost one compile."""
-    items = group.toolchain.table.split(group.base[1:])
-    return group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
 
 
 def _own_text(group: Group, source: str, output: Path) -> str:

@@ -51,15 +51,9 @@ class Unit:
     instances: set[str] = field(default_factory=set)
     kernels: dict[str, bool] = field(default_factory=dict)
 
-    def kernel_in(self, section: str) -> bool | None:
-        """Return whether the kernels in `section` are instances, or None without kernels."""
-        if section.startswith((_KERNELS, _KERNEL_INSTANCES)):
-            return section.startswith(_KERNEL_INSTANCES)
-        return self.kernels.get(section)
 
-
-def needed(declarations: Sequence[Declaration]) -> list[int]:
-    """Return the indices of the heads and of all that they need, in order."""
+def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
+    """Return the heads, all that they need, and what may matter to all, in order."""
     by_name: dict[str, list[int]] = {}
     for i, d in enumerate(declarations):
         if d.kind is not Kind.HEAD:
@@ -67,7 +61,8 @@ def needed(declarations: Sequence[Declaration]) -> list[int]:
             for name in (*d.names, *(nested.groups() if nested else ())):
                 by_name.setdefault(name, []).append(i)
     heads = [i for i, d in enumerate(declarations) if d.kind is Kind.HEAD]
-    return _closure(declarations, by_name, heads)
+    needed = set(_closure(declarations, by_name, heads))
+    return [d for i, d in enumerate(declarations) if i in needed or d.kind is Kind.DIRECTIVE]
 
 
 def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int]], start: Iterable[int]) -> list[int]:
@@ -133,11 +128,6 @@ def _section(head: Declaration) -> str:
     if _GLOBAL.search(head.text):
         return _KERNEL_INSTANCES if head.is_instance else _KERNELS
     return _INSTANCES if head.is_instance else _OWN
-
-
-def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
-    indices = set(needed(declarations))
-    return [d for i, d in enumerate(declarations) if i in indices or d.kind is Kind.DIRECTIVE]
 
 
 def _renames(kept: Mapping[int, Sequence[Declaration]]) -> dict[int, set[str]]:
@@ -209,17 +199,9 @@ def _definition(head: str, initializers: str, section: str) -> str:
     return " ".join([*prefixes, placed, initializers, body])
 
 
-@dataclass(frozen=True)
-class Blame:
-    """Says where a failed compile points: at blobs, and at preludes (by their index)."""
-
-    blobs: frozenset[int]
-    preludes: frozenset[int]
-
-
-def blame(unit: Unit, output: str) -> Blame:
-    """Read a compiler's errors: the place of each and how that was included. If there are none,
-    everything that is mentioned counts."""
+def blame(unit: Unit, output: str) -> tuple[set[int], bool]:
+    """Return the blobs at which a compiler's errors point, by the place of each and how that was
+    included, and whether they point at a prelude. Without errors, everything mentioned counts."""
     at_error: set[tuple[str, int]] = set()
     mentioned: set[tuple[str, int]] = set()
     included: set[tuple[str, int]] = set()
@@ -235,7 +217,7 @@ def blame(unit: Unit, output: str) -> Blame:
             included |= labels
     found = at_error or mentioned
     blobs = {b for kind, n in found for b in ({n} if kind == "blob" else unit.shared[n] if kind == "shared" else ())}
-    return Blame(frozenset(blobs), frozenset(n for kind, n in found if kind == "prelude"))
+    return blobs, any(kind == "prelude" for kind, _ in found)
 
 
 def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> dict[int, Answer | str]:
@@ -265,10 +247,13 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
         if s.type != "FUNC" or s.section not in places or s.name in known.by_nvcc:
             continue
         handle = s.name if s.name in named else known.handles.get(s.name, "")
+        place = image.sections[s.section].name
+        is_instance = unit.kernels.get(place)  # whether the kernels there are instances, or None without kernels
+        if place.startswith((_KERNELS, _KERNEL_INSTANCES)):
+            is_instance = place.startswith(_KERNEL_INSTANCES)
         for b in places[s.section]:
             counts[b] += 1
             name = _original(s.name, unit.renamed[b], b)
-            is_instance = unit.kernel_in(image.sections[s.section].name) if how else None
             if how and is_instance is not None:
                 if s.binding != "LOCAL":
                     handles[b].append(name)
@@ -286,7 +271,6 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
             (unreachable if s.hidden else symbols)[b].append(name)
             if s.visibility == "protected":
                 private[b].add(name)
-            place = image.sections[s.section].name
             if s.binding == "WEAK" and s.section in image.merged_sections:
                 weak[b].add(name)
             elif s.binding == "WEAK" or place.startswith((_INSTANCES, _KERNEL_INSTANCES)) or place in unit.instances:

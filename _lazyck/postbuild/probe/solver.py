@@ -87,7 +87,7 @@ class Solver:
             output.unlink()
             return []
         said = result.stdout + result.stderr
-        blame = probe_unit.blame(unit, said)
+        blamed, is_prelude = probe_unit.blame(unit, said)
         why = "the probe does not compile: " + first_error(said)
         if len(preludes) > 1:
             # The headers do not go together: errors in blobs that follow from this say nothing of
@@ -95,7 +95,7 @@ class Solver:
             families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
             if len(families) > 1:
                 return [_Job(family, apart=True) for family in families]
-        bad = blame.blobs & blobs.keys()
+        bad = blamed & blobs.keys()
         if job.by_text and (not bad or any(not f.startswith("lazyck-") for f in _AT_ERROR.findall(said))):
             return [replace(job, by_text=not job.apart, apart=True)]
         instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
@@ -108,10 +108,10 @@ class Solver:
             self._by_reference |= by_reference
             return [replace(job, blobs={b: d for b, d in blobs.items() if b not in of_kernels})]
         falls_apart = job.retries == 0 and (not bad or len(bad) * _FEW > len(blobs))
-        if len(blobs) == 1 or falls_apart or (blame.preludes and len(preludes) == 1):
+        if len(blobs) == 1 or falls_apart or (is_prelude and len(preludes) == 1):
             self.failed |= dict.fromkeys(blobs, why)
             return []
-        if bad and not blame.preludes:
+        if bad and not is_prelude:
             right = {b: d for b, d in blobs.items() if b not in bad}
             if job.retries and right:  # two that do not go together may each go with others
                 return [
