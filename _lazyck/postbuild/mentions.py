@@ -33,55 +33,31 @@ class _Batch:
     def __init__(self, group: Group, path: Path) -> None:
         self.group = group
         lines: list[str] = []
-        self._texts = preprocess.split(path, group.sources, group.cwd, lines).texts
-        self._headers = "".join(lines)
-        self._in_headers = frozenset(IDENTIFIER.findall(self._headers))
-        self._in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self._texts.items()}
-        self._code: list[Code] | None = None
+        self.texts = preprocess.split(path, group.sources, group.cwd, lines).texts
+        self.headers = "".join(lines)
+        self.in_headers = frozenset(IDENTIFIER.findall(self.headers))
+        self.in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self.texts.items()}
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return self._headers, *self._texts.values()
-
-    @property
-    def sources(self) -> Iterable[str]:
-        """Return the sources of the blobs whose text the batch has."""
-        return self._in_blobs
+    @cached_property
+    def _code(self) -> list[Code]:
+        return list(declarations(self.headers))
 
     def marks(self, of_names: Mapping[str, int], own: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, int]]:
         """Yield the blobs whose own code uses one of the names, directly or through something in
         the headers. Names that are the blob's `own` do not count. Each blob comes with the marks of
         the names that it uses."""
         every = reduce(or_, of_names.values(), 0)
-        if not self._in_headers.isdisjoint(of_names):
-            if self._code is None:
-                self._code = list(declarations(self._headers))
+        if not self.in_headers.isdisjoint(of_names):
             of_names = reaching(self._code, of_names)
-        for source, words in self._in_blobs.items():
+        for source, words in self.in_blobs.items():
             wanted = words.intersection(of_names) - own.get(source, frozenset())
             found = 0
-            for code in declarations(self._texts[source]) if wanted else ():
+            for code in declarations(self.texts[source]) if wanted else ():
                 found = reduce(or_, (of_names[n] for n in code.uses(wanted)), found)
                 if found == every:
                     break
             if found:
                 yield source, found
-
-    def spelled(self, names: Collection[str]) -> Iterator[tuple[str, frozenset[str]]]:
-        """Yield for each blob those of `names` that stand in its own text or in the headers'."""
-        shared = self._in_headers.intersection(names)
-        for source, words in self._in_blobs.items():
-            yield source, shared.union(words.intersection(names))
-
-    def named(self, pattern: re.Pattern[str]) -> frozenset[str]:
-        """Return the identifiers in the first group of each match of `pattern`."""
-        return frozenset(
-            name for text in self.texts for m in pattern.finditer(text) for name in IDENTIFIER.findall(m[1])
-        )
-
-    def holds(self, names: frozenset[str]) -> bool:
-        """Return whether one of `names` stands in the batch's text."""
-        return any(not names.isdisjoint(words) for words in (self._in_headers, *self._in_blobs.values()))
 
 
 class Mentions:
@@ -89,7 +65,10 @@ class Mentions:
 
     def __init__(self, texts: Sequence[tuple[Group, tuple[Path, ...]]]) -> None:
         self._texts = texts
-        self._batches: list[_Batch] | None = None
+
+    @cached_property
+    def _batches(self) -> list[_Batch]:
+        return [_Batch(group, path) for group, paths in self._texts for path in paths]
 
     def candidates(
         self, symbols: Iterable[str], own: Mapping[str, Iterable[str]] = MappingProxyType({})
@@ -112,8 +91,8 @@ class Mentions:
         masks = [{s: reduce(or_, (bits[n] for n in d[s]), 0) for s in wanted} for d in names]
         unspelled = frozenset(s for s in wanted if not names[0][s])
         found: dict[CompileCommand, frozenset[str]] = {}
-        for batch in self._all():
-            marks = dict.fromkeys(batch.sources, 0) | dict(batch.marks(bits, {}))
+        for batch in self._batches:
+            marks = dict.fromkeys(batch.in_blobs, 0) | dict(batch.marks(bits, {}))
             for source, mark in marks.items():
                 used = unspelled.union(s for s in wanted if all(mask[s] & mark for mask in masks))
                 found |= {blob: found.get(blob, frozenset()) | used for blob in batch.group.sources[source]}
@@ -139,7 +118,7 @@ class Mentions:
         }
         return {
             blob: batch.group
-            for batch in self._all()
+            for batch in self._batches
             for source, _ in batch.marks(dict.fromkeys(counts, 1), only)
             for blob in batch.group.sources[source]
         }
@@ -156,8 +135,10 @@ class Mentions:
         digests = {name: digest(*map(encode, those)) for name, those in by_name.items()}
         read: dict[CompileCommand, frozenset[str]] = {}
         alike: dict[frozenset[str], frozenset[str]] = {}
-        for batch in self._all() if symbols else ():
-            for source, names in batch.spelled(by_name):
+        for batch in self._batches if symbols else ():
+            shared = batch.in_headers.intersection(by_name)
+            for source, words in batch.in_blobs.items():
+                names = shared.union(words.intersection(by_name))
                 for blob in batch.group.sources[source]:
                     both = read[blob] | names if blob in read else names
                     read[blob] = alike.setdefault(both, both)
@@ -166,11 +147,20 @@ class Mentions:
 
     @cached_property
     def _classes(self) -> frozenset[str]:
-        return frozenset().union(*(batch.named(_CLASS) for batch in self._all()))
+        return self._named(_CLASS)
 
     @cached_property
     def _namespaces(self) -> frozenset[str]:
-        return frozenset({""}).union(*(batch.named(_NAMESPACE) for batch in self._all()))
+        return self._named(_NAMESPACE) | {""}
+
+    def _named(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        """Return the identifiers in the first group of each match of `pattern`."""
+        return frozenset(
+            n for text in self._all_texts() for m in pattern.finditer(text) for n in IDENTIFIER.findall(m[1])
+        )
+
+    def _all_texts(self) -> Iterator[str]:
+        return (text for batch in self._batches for text in (batch.headers, *batch.texts.values()))
 
     def are_large(self) -> bool:
         """Return whether one of the texts, of whichever blob, takes long to compile."""
@@ -179,18 +169,13 @@ class Mentions:
     def hold(self, symbols: Iterable[str]) -> bool:
         """Return whether a name of the mangled `symbols` stands in any text, used or not."""
         names = frozenset().union(*map(identifiers, symbols))
-        return any(batch.holds(names) for batch in self._all())
+        read = (words for batch in self._batches for words in (batch.in_headers, *batch.in_blobs.values()))
+        return any(not names.isdisjoint(words) for words in read)
 
     @cached_property
     def declared_instances(self) -> frozenset[str]:
         """Return the names of the templates for which some text says `extern template`."""
-        texts = (text for batch in self._all() for text in batch.texts)
-        return frozenset().union(*(instances(text, are_declared=True).templates for text in texts))
-
-    def _all(self) -> list[_Batch]:
-        if self._batches is None:
-            self._batches = [_Batch(group, path) for group, paths in self._texts for path in paths]
-        return self._batches
+        return frozenset().union(*(instances(text, are_declared=True).templates for text in self._all_texts()))
 
 
 def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:

@@ -49,7 +49,7 @@ class Bench:
         """Do what a link does with the blobs: probe them and compile the eager ones."""
         at = self.at / work
         shutil.rmtree(at, ignore_errors=True)
-        found = probe([self.command(n, *flags) for n in names], at, jobs=2, store=self.store)
+        found = probe([self.command(n, *flags) for n in names], at, self.store, jobs=2)
         job = link_job(at, store=self.store)
         made = compile_eagerly(job, found.eager, at / "eager", found.keys, HostUnits(self.store, None, job.env))
         assert all(m.error is None and m.object.stat().st_size for m in made)

@@ -210,7 +210,7 @@ def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
     shutil.rmtree(job.work, ignore_errors=True)
     job.work.mkdir()
     blobs = [b for b in inputs.blobs if b not in late]
-    found_out = probe(blobs, job.work, jobs=settings.jobs, store=job.store)
+    found_out = probe(blobs, job.work, job.store, jobs=settings.jobs)
     by_kernel = {b: BY_KERNEL for b in inputs.blobs if b in late}
     return replace(found_out, eager={**found_out.eager, **by_kernel})
 

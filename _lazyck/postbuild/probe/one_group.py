@@ -35,7 +35,7 @@ class Doubt:
 
 @dataclass
 class Answers:
-    """Holds what is known of a group's sources.
+    """Holds what is known of a group's sources, with its files in the directory `work`.
 
     - `found`: the answers. Those to `doubts` come last.
     - `recalled`: sources that have not changed, so that earlier links found out their answers.
@@ -46,6 +46,8 @@ class Answers:
     - `keys`: keys of sources by content.
     """
 
+    group: Group
+    work: Path
     found: dict[str, Answer] = field(default_factory=dict)
     recalled: set[str] = field(default_factory=set)
     doubts: dict[str, Doubt] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class _Prober:
 
     def __init__(self, group: Group, work: Path, learnt: Mapping[str, Any]) -> None:
         self._group, self._work, self._learnt = group, work, learnt
-        self.answers = Answers()
+        self.answers = Answers(group, work)
         self._directives: dict[str, tuple[str, ...]] = {}  # equal for blobs that read headers alike
         self._macros: dict[str, set[str]] = {}
         for source in group.sources:
