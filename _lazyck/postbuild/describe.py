@@ -15,14 +15,13 @@ from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units
 from _lazyck.postbuild import bundle
 from _lazyck.postbuild.cxx import mangled
 from _lazyck.postbuild.cxx.includes import HeaderReach
-from _lazyck.postbuild.host_units import HostUnit, Program, can_be
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.ownership import Ownership
 from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
-from _lazyck.postbuild.settle import EagerObject, Settled
+from _lazyck.postbuild.settle import EagerObject, HostUnit, Program, Settled, can_be
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name
 from _lazyck.toolchains.base import compiler_identity
@@ -30,13 +29,12 @@ from _lazyck.toolchains.base import compiler_identity
 
 @dataclass(frozen=True)
 class Description:
-    """Holds the manifest, and the files of the bundle: place → source. `places` says per toolchain
-    where files go. `rows` of the manifest stand for whole sources, with what is known of these."""
+    """Holds the manifest, and the files of the bundle."""
 
     manifest: Manifest
-    files: Mapping[str, str]
-    places: Mapping[str, bundle.Places]
-    rows: tuple[tuple[Probed, BlobRecord], ...]
+    files: Mapping[str, str]  # place → source
+    places: Mapping[str, bundle.Places]  # where files go, per toolchain
+    rows: tuple[tuple[Probed, BlobRecord], ...]  # of the manifest that stand for whole sources, known as they are
 
 
 class PrivateNames:
@@ -44,11 +42,7 @@ class PrivateNames:
     `of_objects` are those that its real objects hide."""
 
     def __init__(
-        self,
-        lazy: Sequence[Probed],
-        owned: Ownership,
-        of_objects: frozenset[str],
-        mentions: Mentions,
+        self, lazy: Sequence[Probed], owned: Ownership, of_objects: frozenset[str], mentions: Mentions
     ) -> None:
         self.of_objects = of_objects
         self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}

@@ -44,23 +44,21 @@ _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
 
 @dataclass(frozen=True)
 class Finding:
-    """Records what preprocessing a group from its bundle showed. `lacking` are the build's files
-    that the bundle lacks. `unproved` maps each source that no bundle can serve to the reason."""
+    """Records what preprocessing a group from its bundle showed."""
 
-    lacking: frozenset[str] = frozenset()
-    unproved: Mapping[str, Reason] = field(default_factory=dict)
+    lacking: frozenset[str] = frozenset()  # files of the build that the bundle lacks
+    unproved: Mapping[str, Reason] = field(default_factory=dict)  # sources that no bundle can serve
 
 
 @dataclass(frozen=True)
 class Case:
-    """Describes the blobs of one group in a bundle that is to be proved. `places` maps the bundle's
-    files for them to the build's files."""
+    """Describes the blobs of one group in a bundle that is to be proved."""
 
     group: Group
     blobs: tuple[tuple[Probed, BlobRecord], ...]
     recipe: Recipe
     where: Places
-    places: Mapping[str, str]
+    places: Mapping[str, str]  # the bundle's files for them → the build's files
     root: Path
 
     @property

@@ -164,21 +164,19 @@ def function_parts(declaration: str) -> tuple[str, str, str] | None:
 
 
 class Piece(NamedTuple):
-    """One piece of a text, from `start` up to `end`, which is the index after its last character.
+    """One piece of a text.
 
     `ends` says what the last character is: `{` opens a scope, in which other declarations stand,
     and `}` closes one, or what nothing opened. A `block` ends a declaration, and so does `;`. A
     directive is a piece of its own (`#`). What is left at the text's end has an empty `ends`.
-    `first` and `last` are the indices of the braces that open the piece's first and last block
-    outside of parentheses, or -1. `is_balanced` is whether all brackets match up to here.
     """
 
     ends: str
     start: int
-    first: int
-    last: int
-    end: int
-    is_balanced: bool
+    first: int  # the index of the brace that opens the piece's first block outside of parentheses, or -1
+    last: int  # of the one that opens the last block
+    end: int  # the index after the last character
+    is_balanced: bool  # whether all brackets match up to here
 
 
 def pieces(text: str, opens_scope: Callable[[str], bool], is_whole: Callable[[str, Piece], bool]) -> Iterator[Piece]:

@@ -56,11 +56,10 @@ def one(directory: Path, install_dir: str, env: Mapping[str, str], say: Callable
 
 @dataclass(frozen=True)
 class Unchanged:
-    """Holds the libraries of earlier builds that are still in their places. `replaced` are the
-    paths of those that were replaced by something built without lazyck."""
+    """Holds the libraries of earlier builds that are still in their places."""
 
     libraries: tuple[summary.LinkSummary, ...] = ()
-    replaced: tuple[Path, ...] = ()
+    replaced: tuple[Path, ...] = ()  # those that were replaced by something built without lazyck
 
 
 def deliver_unchanged(settings: BuildSettings, env: Mapping[str, str]) -> Unchanged:

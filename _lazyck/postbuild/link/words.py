@@ -58,35 +58,33 @@ def link_words(
     if demands is not None:
         # `-Xlinker` is the one spelling that all drivers know.
         if not inputs.shared:
-            words += ["-Xlinker", "--export-dynamic"]
+            words += _to_linker("--export-dynamic")
         elif not inputs.soname:
-            words += ["-Xlinker", "-soname", "-Xlinker", soname]
+            words += _to_linker("-soname", soname)
         if tool_names.is_c_driver(link.call.tool):
             words.append("-lstdc++")
         words += ["-ldl", "-lpthread", *_for_blobs(inputs, keeper, demands)]
-    for name in wrapped:
-        words += ["-Xlinker", f"--wrap={name}"]
-    return words, keeper.originals
+    return [*words, *_to_linker(*(f"--wrap={name}" for name in wrapped))], keeper.originals
+
+
+def _to_linker(*options: str) -> list[str]:
+    return [word for option in options for word in ("-Xlinker", option)]
 
 
 def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[str]:
     """Return words for archives' members and shared libraries that only blobs need."""
-    words: list[str] = []
-    for symbol in sorted(demands.pulled):
-        words += ["-Xlinker", "-u", "-Xlinker", symbol]
+    words = _to_linker(*(word for symbol in sorted(demands.pulled) for word in ("-u", symbol)))
     kept: list[str] = []
     for index in demands.kept:
         item = inputs.items[index]
         if item.role is Role.LINKER:
-            paths = [path for i, path in inputs.libraries if i == index]
-            kept += [word for path in paths for word in ("-Xlinker", keeper.places.real(path))]
+            kept += _to_linker(*(keeper.places.real(path) for i, path in inputs.libraries if i == index))
         else:
             kept += keeper.item(item)
     if any(item.role is Role.LIBRARY and item.value == "m" for item in inputs.items):
         kept.append("-lm")  # every machine has it, and blobs in C get it only from here
     if kept:
-        linker = ["-Xlinker", "--push-state", "-Xlinker", "--no-as-needed"]
-        words += [*linker, *kept, "-Xlinker", "--pop-state"]
+        words += [*_to_linker("--push-state", "--no-as-needed"), *kept, *_to_linker("--pop-state")]
     return words
 
 
@@ -158,25 +156,16 @@ FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahea
 
 @dataclass(frozen=True)
 class AheadLink:
-    """Says how to link a library ahead of time.
+    """Says how to link a library ahead of time."""
 
-    - `words`: the whole command; its output is `HERE/ahead/<file name>`.
-    - `records`: the blobs of its deferred objects. Record N is to be compiled into `ahead/N.o`.
-    - `archives`: file names of kept copies in `objects`. From number N, `ahead/N.a` is to be made.
-    - `eager`: maps the outputs of the blobs that are compiled eagerly to the reasons.
-    - `shared`: whether the output is a library.
-    - `libraries`: the paths of the shared libraries that the link names.
-    - `kept`: the sonames of libraries that the lazy link keeps for its blobs' sake.
-    """
-
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # the whole command; its output is `HERE/ahead/<file name>`
     cwd: str
-    records: tuple[CompileCommand, ...]
-    archives: tuple[str, ...]
-    eager: Mapping[str, str]
-    shared: bool
-    libraries: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    records: tuple[CompileCommand, ...]  # of its deferred objects: record N is to be compiled into `ahead/N.o`
+    archives: tuple[str, ...]  # file names of kept copies in `objects`: from number N, `ahead/N.a` is to be made
+    eager: Mapping[str, str]  # the outputs of the blobs that are compiled eagerly, and the reasons
+    shared: bool  # whether the output is a library
+    libraries: tuple[str, ...] = ()  # the paths of the shared libraries that the link names
+    kept: tuple[str, ...] = ()  # the sonames of libraries that the lazy link keeps for its blobs' sake
 
 
 class _Writer:
@@ -202,7 +191,7 @@ class _Writer:
         for part in (item.value or "").split(","):
             path = self._link.call.path(part)
             real = self._real(path, is_empty=False) if path in held else [self._keeper.linker_part(part)]
-            words += [word for value in real for word in ("-Xlinker", value)]
+            words += _to_linker(*real)
         return words
 
     def _real(self, path: str, *, is_empty: bool) -> list[str]:

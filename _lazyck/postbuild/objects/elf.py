@@ -84,20 +84,15 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class ObjectSymbols:
-    """Holds what a relocatable object offers and asks for, without local symbols.
+    """Holds what a relocatable object offers and asks for, without local symbols."""
 
-    `defined` maps a name to its binding: GLOBAL, WEAK or UNIQUE. `functions`, `data` (objects, TLS,
-    common) and `hidden` are subsets of its names. `undefined` holds every name that the object asks
-    for. The lists of an LTO object (`is_lto`) may be empty or incomplete.
-    """
-
-    defined: dict[str, str]
+    defined: dict[str, str]  # name → its binding: GLOBAL, WEAK or UNIQUE
     undefined: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
-    data: frozenset[str] = frozenset()
+    data: frozenset[str] = frozenset()  # objects, TLS, common
     hidden: frozenset[str] = frozenset()
     is_deferred: bool = False
-    is_lto: bool = False
+    is_lto: bool = False  # if so, the lists may be empty or incomplete
 
 
 @dataclass(frozen=True)

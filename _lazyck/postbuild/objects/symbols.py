@@ -19,28 +19,23 @@ _OF_NVCC = re.compile(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.*)\.cudafe1\.\w+")
 
 @dataclass(frozen=True)
 class Names:
-    """Holds the global names of some object code. `strong` are those of `defined` that are neither
-    weak nor merged. `state` are hidden variables that several files may define (see `reveal`). LTO
-    objects contribute none to it."""
+    """Holds the global names of some object code."""
 
     defined: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()
-    strong: frozenset[str] = frozenset()
-    state: frozenset[str] = frozenset()
+    strong: frozenset[str] = frozenset()  # those of `defined` that are neither weak nor merged
+    state: frozenset[str] = frozenset()  # hidden variables that several files may define (see `reveal`); none of LTO's
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """Holds the names of a link's real objects, and of the members of its archives, which are
-    linked only where they are needed. `unread` is the path of an LTO object that cannot be read, or
-    an empty string. `files` has the names of each file. `optional` has those of each member of the
-    archives from which the link takes only what it needs."""
+    """Holds the names of what a link takes."""
 
-    objects: Names
-    members: Names
-    unread: str = ""
-    files: Mapping[str, Names] = field(default_factory=dict)
-    optional: tuple[Names, ...] = ()
+    objects: Names  # of the real objects
+    members: Names  # of the members of archives, which are linked only where they are needed
+    unread: str = ""  # the path of an LTO object that cannot be read
+    files: Mapping[str, Names] = field(default_factory=dict)  # of each file
+    optional: tuple[Names, ...] = ()  # of each member of the archives from which the link takes only what it needs
 
 
 def read_symbols(inputs: LinkInputs, reader: "Reader") -> Symbols:

@@ -105,44 +105,28 @@ def object_key(blob: CompileCommand, content: str) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """Holds what is known of a source.
+    """Holds what is known of a source. If anything needs one of the symbols that no slot can stand
+    for (`unreachable`, `kernels`), the blob must be compiled eagerly.
 
-    - `symbols`: the functions that it defines.
-    - `unreachable`: symbols that it defines but that a slot cannot reach (hidden ones). If anything
-      needs one of these, the blob must be compiled eagerly.
-    - `compiled`: why the blob was compiled by itself. It is empty if the group's probe answered
-      everything.
-    - `weak`: those of `symbols` and `kernels` that others who use them have too (inline functions,
-      implicit instantiations). Compilers leave them out if nothing in the blob uses them, so that
-      they count only where they are needed.
-    - `needs`: what it leaves undefined, or None if only a compile of its own could tell.
-    - `eager`: the reason to compile it ahead of time, or None.
-    - `merged`: those of `symbols` that give way to a definition elsewhere (explicit instantiations,
-      `__attribute__((weak))`).
-    - `weak_data`: variables of inline functions and templates that it has a copy of, as far as a
-      compile of its own told. A program has one copy.
-    - `private`: those of `symbols` that no other library sees ahead of time, because of the build's
-      options.
-    - `kernels`: the handles of its kernels, hidden or not. If anything needs one of these, the blob
-      must be compiled eagerly too.
-    - `aliases`: functions that are another name of a function, each followed by that function, with
-      which it shares its address.
-    - `by_itself`: whether the project's own command made the object that was judged: that object is
-      then as good as an eager compile's.
+    Compilers leave out what is `weak` (inline functions, implicit instantiations) if nothing in the
+    blob uses it, and others who use it have it too, so that it counts only where it is needed. What
+    is `merged` (explicit instantiations, `__attribute__((weak))`) is always there. `weak_data` are
+    variables of inline functions and templates that the blob has a copy of, as far as a compile of
+    its own told. A program has one copy.
     """
 
-    symbols: tuple[str, ...] = ()
-    unreachable: tuple[str, ...] = ()
-    compiled: str = ""
-    weak: frozenset[str] = frozenset()
-    needs: frozenset[str] | None = None
-    eager: Reason | None = None
-    merged: frozenset[str] = frozenset()
+    symbols: tuple[str, ...] = ()  # the functions that it defines
+    unreachable: tuple[str, ...] = ()  # hidden symbols
+    compiled: str = ""  # why the blob was compiled by itself, if the group's probe did not answer everything
+    weak: frozenset[str] = frozenset()  # of `symbols` and `kernels`
+    needs: frozenset[str] | None = None  # what it leaves undefined, or None if only its own compile could tell
+    eager: Reason | None = None  # why to compile it ahead of time
+    merged: frozenset[str] = frozenset()  # those of `symbols` that give way to a definition elsewhere
     weak_data: frozenset[str] = frozenset()
-    private: frozenset[str] = frozenset()
-    kernels: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    by_itself: bool = False
+    private: frozenset[str] = frozenset()  # those of `symbols` that the build's options hide from other libraries
+    kernels: tuple[str, ...] = ()  # the handles of its kernels, hidden or not
+    aliases: tuple[str, ...] = ()  # functions, each followed by the function of which it is another name
+    by_itself: bool = False  # whether the project's own command made the judged object, as good as an eager one
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as JSON for the store, without fields that have their default value."""

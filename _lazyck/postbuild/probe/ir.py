@@ -51,17 +51,16 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Entity:
-    """Describes a function, variable, alias or ifunc of a module. `names` are those that its body,
-    initializer or aliasee mentions. `symbol` is the name in the object file."""
+    """Describes a function, variable, alias or ifunc of a module."""
 
-    symbol: str
+    symbol: str  # the name in the object file
     kind: Entry
     is_defined: bool
     linkage: str
     is_hidden: bool
     is_dso_local: bool
     is_local_exec: bool
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # those that its body, initializer or aliasee mentions
 
 
 @dataclass

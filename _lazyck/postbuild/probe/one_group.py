@@ -35,27 +35,18 @@ class Doubt:
 
 @dataclass
 class Answers:
-    """Holds what is known of a group's sources, with its files in the directory `work`.
-
-    - `found`: the answers. Those to `doubts` come last.
-    - `recalled`: sources that have not changed, so that earlier links found out their answers.
-    - `doubts`: reasons to compile the source to learn more.
-    - `files`: what the sources in `read` read.
-    - `texts`: preprocessed batches, which hold each of `read` at least once.
-    - `instances`: what the sources instantiate explicitly.
-    - `keys`: keys of sources by content.
-    """
+    """Holds what is known of a group's sources, with its files in the directory `work`."""
 
     group: Group
     work: Path
-    found: dict[str, Answer] = field(default_factory=dict)
-    recalled: set[str] = field(default_factory=set)
-    doubts: dict[str, Doubt] = field(default_factory=dict)
-    files: set[str] = field(default_factory=set)
+    found: dict[str, Answer] = field(default_factory=dict)  # those to `doubts` come last
+    recalled: set[str] = field(default_factory=set)  # unchanged sources, whose answers an earlier link found out
+    doubts: dict[str, Doubt] = field(default_factory=dict)  # reasons to compile the source to learn more
+    files: set[str] = field(default_factory=set)  # what the sources in `read` read
     read: set[str] = field(default_factory=set)
-    texts: list[Path] = field(default_factory=list)
-    instances: dict[str, Instances] = field(default_factory=dict)
-    keys: dict[str, str] = field(default_factory=dict)
+    texts: list[Path] = field(default_factory=list)  # preprocessed batches, which hold each of `read` at least once
+    instances: dict[str, Instances] = field(default_factory=dict)  # what the sources instantiate explicitly
+    keys: dict[str, str] = field(default_factory=dict)  # of sources, by content
 
     def readers(self) -> set[str]:
         """Return the sources that may be lazy, as far as their text tells."""

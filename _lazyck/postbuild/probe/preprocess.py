@@ -32,22 +32,14 @@ _SYSTEM = "3"
 
 @dataclass
 class Split:
-    """Holds what a preprocessed batch says.
+    """Holds what a preprocessed batch says. `guarded_code` are files of code that only the first of
+    the blobs that include them gets to read, and that blob. `direct` is the text of the shared
+    headers, but the system's, that blobs name themselves, without what these include in turn."""
 
-    - `texts`: each blob's own text.
-    - `files`: all files read below the blobs, as the compiler spells them.
-    - `shared`: shared headers that are no system headers.
-    - `owned`: per (file, line) of an `#include`, the file whose text belongs to the including blob.
-    - `guarded_code`: files of code that only the first of the blobs that include them gets to read,
-      and that blob.
-    - `direct`: text of the shared headers, without system headers, that blobs name themselves. It
-      lacks what these include in turn.
-    """
-
-    texts: dict[str, str] = field(default_factory=dict)
-    files: set[str] = field(default_factory=set)
-    shared: set[str] = field(default_factory=set)
-    owned: dict[tuple[str, int], str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)  # each blob's own text
+    files: set[str] = field(default_factory=set)  # all files read below the blobs, as the compiler spells them
+    shared: set[str] = field(default_factory=set)  # shared headers that are no system headers
+    owned: dict[tuple[str, int], str] = field(default_factory=dict)  # (file, line) of an `#include` → a blob's file
     guarded_code: dict[str, str] = field(default_factory=dict)
     direct: dict[str, str] = field(default_factory=dict)
 

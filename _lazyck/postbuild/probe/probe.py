@@ -35,17 +35,14 @@ from _lazyck.toolchains.gnu import own_library_items
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Holds the result of a probe. `eager` are the blobs that must be compiled eagerly. The peak is
-    that of the largest single process. `texts` are the preprocessed batches of each group: they
-    stay in the work directory. `keys` cover all that is read when a blob is compiled.
-    `eager_seconds` of CPU went into objects that are linked."""
+    """Holds the result of a probe."""
 
     probed: tuple[Probed, ...]
-    eager: Mapping[CompileCommand, Reason]
-    peak_rss_kib: int
-    texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()
-    keys: Mapping[CompileCommand, str] = field(default_factory=dict)
-    eager_seconds: float = 0.0
+    eager: Mapping[CompileCommand, Reason]  # the blobs that must be compiled eagerly
+    peak_rss_kib: int  # of the largest single process
+    texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()  # preprocessed batches, which stay in the work directory
+    keys: Mapping[CompileCommand, str] = field(default_factory=dict)  # over all that is read when a blob is compiled
+    eager_seconds: float = 0.0  # of CPU, that went into objects that are linked
 
 
 _MARKED = re.compile(r'^# \d+ "((?:[^"\\<]|\\.)+)"', re.MULTILINE)

@@ -34,22 +34,14 @@ _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
 
 @dataclass
 class Unit:
-    """Holds the unit.
+    """Holds the unit."""
 
-    - `text`: what to compile.
-    - `heads`: the number of functions per blob.
-    - `shared`: the blobs behind each shared declaration.
-    - `renamed`: per blob, the names that were made unique, and what they were.
-    - `instances`: sections of functions that several blobs instantiate explicitly.
-    - `kernels`: sections of kernels that several blobs define, and whether they are instances.
-    """
-
-    text: str = ""
-    heads: dict[int, int] = field(default_factory=dict)
-    shared: list[set[int]] = field(default_factory=list)
-    renamed: dict[int, dict[str, str]] = field(default_factory=dict)
-    instances: set[str] = field(default_factory=set)
-    kernels: dict[str, bool] = field(default_factory=dict)
+    text: str = ""  # what to compile
+    heads: dict[int, int] = field(default_factory=dict)  # the number of functions per blob
+    shared: list[set[int]] = field(default_factory=list)  # the blobs behind each shared declaration
+    renamed: dict[int, dict[str, str]] = field(default_factory=dict)  # per blob, names made unique, and what they were
+    instances: set[str] = field(default_factory=set)  # sections of functions that several blobs instantiate explicitly
+    kernels: dict[str, bool] = field(default_factory=dict)  # sections of shared kernels, and whether they are instances
 
 
 def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:

@@ -21,13 +21,11 @@ _AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILIN
 
 @dataclass
 class _Job:
-    """Describes blobs to compile in one unit. `retries` is how often the unit may still fail
-    because of many of them. `by_text` says that the unit is made from preprocessed headers: those
-    of the whole cluster, or those of these blobs alone (`apart`)."""
+    """Describes blobs to compile in one unit."""
 
     blobs: dict[int, list[Declaration]]
-    retries: int = 1
-    by_text: bool = True
+    retries: int = 1  # how often the unit may still fail because of many of them
+    by_text: bool = True  # made from preprocessed headers: those of the whole cluster, or, if `apart`, these blobs'
     apart: bool = False
 
 
