@@ -20,7 +20,7 @@ from support import Lazyck
 from _lazyck.cache import pull, push, sweep
 from _lazyck.cache.entries import read_entries
 from _lazyck.cache.share import Share, local_items
-from _lazyck.cache.transfer import Item, Quiet
+from _lazyck.cache.transfer import Item
 from _lazyck.costs import read_costs, read_last
 from _lazyck.directory import Directory, RefusedError, opened_in
 from _lazyck.history import read_history
@@ -305,7 +305,7 @@ def test_commands_say_what_they_pass_over(lazyck: Lazyck, bundle: Bundle, tmp_pa
 
 
 def share(env: dict[str, str]) -> Share:
-    return Share(env, 1, False, lambda: Path("rt"), lambda _: Quiet())
+    return Share(env, 1, False)
 
 
 def test_what_was_not_verified_is_neither_pushed_nor_published(
@@ -316,10 +316,12 @@ def test_what_was_not_verified_is_neither_pushed_nor_published(
     build(lazyck, bundle, "--all")
     env = {"LAZYCK_REMOTE": f"{tmp_path}/shared|trusted", "HOME": str(tmp_path)}
     items = local_items(cache, [], [])
+    for module in (pull, push):
+        monkeypatch.setattr(module, "tool", lambda _: Path("rt"))
     # This is the case of a directory that was good a moment ago and is refused afterwards: `verify`
     # says nothing of its entries.
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "verify", lambda *_: sweep.Verified(()))
+        patch.setattr(sweep, "verify", lambda *_: {})
         done = push.push(share(env), items, cache)
         assert (done.done, len(done.refused)) == ((), 2)
     assert not list((tmp_path / "shared").rglob("*"))
@@ -327,7 +329,7 @@ def test_what_was_not_verified_is_neither_pushed_nor_published(
     found = [Entry(i.entry.blob, (), "", i.path, False, i.entry.key_id, i.entry.name) for i in items]
     shutil.rmtree(cache)
     cache.mkdir(mode=0o700)
-    monkeypatch.setattr(sweep, "verify", lambda *_: sweep.Verified(()))
+    monkeypatch.setattr(sweep, "verify", lambda *_: {})
     done = pull.pull(share(env), found)
     assert (done.done, len(done.refused)) == ((), 2)
     assert not list(cache.glob("v1/*/*/*"))

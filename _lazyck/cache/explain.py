@@ -12,7 +12,7 @@ from pathlib import Path
 from _lazyck import abi, trailer
 from _lazyck.cache.entries import CacheEntry
 from _lazyck.directory import RefusedError, opened_in
-from _lazyck.layout import Place, root_of, split_build
+from _lazyck.layout import Place, log_of, root_of, split_build
 from _lazyck.manifest import Manifest, Recipe
 from _lazyck.prebuild.entries import Entry
 from _lazyck.quantities import show_seconds
@@ -104,35 +104,29 @@ def problem_of(path: Path, machine: str) -> str:
 
 def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: str) -> tuple[Difference, ...]:
     """Return the ingredients in which the key of `other` differs from that of `entry`."""
-    wanted = Place.of(entry.path)
+    wanted, theirs = Place.of(entry.path), other.at
     toolchain, salt = split_build(wanted.build) if extra_key else (wanted.build, "")
-    their_toolchain, their_salt = _split_build(other.build, toolchain)
-    found = []
-    if other.library != wanted.library:
-        found.append(Difference("library", wanted.library, other.library))
-    if other.archs != wanted.archs:
-        found.append(Difference("arch", wanted.archs, other.archs))
-    if their_toolchain != toolchain:
-        found.append(Difference("toolchain", toolchain, their_toolchain))
+    # The name of a toolchain may end like the hash of an extra key.
+    their_toolchain, their_salt = (toolchain, "") if theirs.build == toolchain else split_build(theirs.build)
+    pairs = {
+        "library": (wanted.library, theirs.library),
+        "arch": (wanted.archs, theirs.archs),
+        "toolchain": (toolchain, their_toolchain),
+    }
+    found = [Difference(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
     if their_salt != salt:
         found.append(Difference(abi.ENV_EXTRA_CACHE_KEY, salt and "set", their_salt and f"another (hash {their_salt})"))
-    if other.digest != wanted.digest:
+    if theirs.digest != wanted.digest:
         found.append(_digest_difference(manifest, entry, other))
     return tuple(found)
 
 
-def _split_build(build: str, toolchain: str) -> tuple[str, str]:
-    """Return (toolchain, hash of the extra key). The name of a toolchain may end like such a
-    hash."""
-    return (build, "") if build == toolchain else split_build(build)
-
-
 def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> Difference:
     blob = next(b for b in manifest.blobs if b.name == entry.name)
-    command = read_command(other.log)
+    command = read_command(log_of(other.path))
     if command is None:
         return Difference("source, headers or flags", "", "the entry has no log that says which")
-    archs = entry.shown_arch if other.archs == entry.shown_arch.replace("-", "_") else other.archs
+    archs = entry.shown_arch if other.at.archs == entry.shown_arch.replace("-", "_") else other.at.archs
     ours, theirs = compare_commands(manifest.recipes[blob.recipe], blob.source, archs.split("+"), command)
     if ours or theirs:
         return Difference("flags", shlex.join(ours) or "without them", shlex.join(theirs) or "without them")

@@ -7,18 +7,17 @@ from pathlib import Path
 
 from _lazyck import abi
 from _lazyck.cache import sweep
-from _lazyck.cache.share import Messages, Share, items_of, open_remote
+from _lazyck.cache.share import Share, items_of, open_remote
 from _lazyck.cache.transfer import Item, Outcome, Reporter, add_up, run
 from _lazyck.costs import keep_guess
 from _lazyck.directory import directory_below
 from _lazyck.errors import LazyckError
 from _lazyck.layout import root_of
-from _lazyck.prebuild.entries import Entry
-from _lazyck.remote import EntryName, Listener, Remote
+from _lazyck.prebuild.entries import Entry, tool
+from _lazyck.remote import Remote
 from _lazyck.remote.record import Record
 from _lazyck.staging import Staging
 
-PULLED = "pulled"
 _BATCH = 64  # entries that are verified and published together
 
 
@@ -26,18 +25,14 @@ def pull(share: Share, found: Sequence[Entry]) -> Outcome:
     """Pull the entries that the cache lacks: fetch them, verify them as `cache verify` does,
     publish them. Raises `RemoteError`."""
     todo = [e for e in found if not e.cached]
-    reporter = share.reporter(len(todo))
-    skipped = Messages()
-    puller = _Puller(share, open_remote(share.env, Listener(lambda _: None, skipped.add)), reporter)
-    outcomes = [Outcome(PULLED, there=len(found) - len(todo))]
-    try:
+    skipped: dict[str, None] = {}  # each message once
+    remote = open_remote(share.env, skipped.setdefault)
+    outcomes = [Outcome(there=len(found) - len(todo))]
+    with contextlib.closing(Reporter(len(todo), skipped)) as reporter:
+        puller = _Puller(share, remote, reporter)
         for at in range(0, len(todo), _BATCH):
             outcomes += puller.pull(todo[at : at + _BATCH])
-    finally:
-        reporter.close()
-        for text in skipped.texts:
-            reporter.note(f"lazyck: {text}")
-    return add_up(PULLED, outcomes)
+    return add_up(outcomes)
 
 
 class _Puller:
@@ -58,7 +53,7 @@ class _Puller:
             fetched = {name for o in outcomes for name in o.done}
             if not fetched:
                 return outcomes
-            verified = dict(sweep.verify(self._share.rt(), stage, self._share.env).entries)
+            verified = sweep.verify(tool(self._share.env), stage, self._share.env)
             bad = {}
             for item in staged:
                 name = item.entry.name
@@ -73,8 +68,11 @@ class _Puller:
             return [self._refused(bad[o.done[0]]) if o.done and o.done[0] in bad else o for o in outcomes]
 
     def _ask(self, item: Item) -> Outcome:
-        size = offered(self._remote, item.entry)
-        return Outcome(PULLED, (item.entry.name,), size) if size else self._without(item)
+        for place in self._remote.places:
+            with contextlib.suppress(LazyckError):
+                if record := self._remote.find(place, item.entry):
+                    return Outcome((item.entry.name,), record.size)
+        return self._without(item)
 
     def _fetch(self, item: Item) -> Outcome:
         make_private(root_of(item.path), item.path.parent)
@@ -82,29 +80,19 @@ class _Puller:
         if not fetched:
             return self._without(item)
         self._records[item.entry.name] = fetched.record
-        return Outcome(PULLED, (item.entry.name,), fetched.record.size)
+        return Outcome((item.entry.name,), fetched.record.size)
 
     def _without(self, item: Item) -> Outcome:
         """Return the outcome for an entry that no remote delivered."""
         if problems := self._remote.problems_of(item.entry):
             return self._refused(problems[0])
         if any(place.why_down() for place in self._remote.places):
-            return Outcome(PULLED, left=1)
-        return Outcome(PULLED, absent=1)
+            return Outcome(left=1)
+        return Outcome(absent=1)
 
     def _refused(self, text: str) -> Outcome:
-        self._reporter.note(f"lazyck: refused: {text}")
-        return Outcome(PULLED, refused=(text,))
-
-
-def offered(remote: Remote, entry: EntryName) -> int:
-    """Return the size of the entry in the nearest tier with a trusted one, or 0 if there is
-    none."""
-    for place in remote.places:
-        with contextlib.suppress(LazyckError):
-            if record := remote.find(place, entry):
-                return record.size
-    return 0
+        self._reporter.note(f"refused: {text}")
+        return Outcome(refused=(text,))
 
 
 def publish(stage: Path, cache: Path, name: str) -> None:

@@ -64,7 +64,7 @@ def prove(
         own = {k: v for k, v in env.items() if k not in (abi.ENV_REMOTE, abi.ENV_LAUNCHER)}
         own = output.environment_of(Path(made), own) | {abi.ENV_TEXT_KEYS: "0", abi.ENV_PREAMBLES: "0"}
         options = local.BuildOptions(parallel, again=True)
-        done = local.build(rt, library, plan.Plan(tuple(cached), jobs), options, own, reporter(len(jobs)))
+        done = local.build(rt, library, options, own, plan.Plan(tuple(cached), jobs), reporter(len(jobs)))
         if done.is_interrupted:
             raise KeyboardInterrupt
         failed = {f.job.entry.path: f"it does not compile: {f.error}" for f in done.failures}

@@ -1,15 +1,14 @@
-"""What pushing and pulling entries have in common: which entries, which remote, and messages."""
+"""What pushing and pulling entries have in common: which entries, and which remote."""
 
 import contextlib
 import fnmatch
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck import abi
 from _lazyck.cache.entries import read_entries
-from _lazyck.cache.transfer import Item, Reporter
+from _lazyck.cache.transfer import Item
 from _lazyck.errors import FormatError, LazyckError, UsageError
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild import blob_names
@@ -20,14 +19,11 @@ from _lazyck.remote import EntryName, Listener, Remote
 
 @dataclass(frozen=True)
 class Share:
-    """How to push or pull. `rt` returns the path of `lazyck-rt`, and is called only if that is
-    needed."""
+    """How to push or pull."""
 
     env: Mapping[str, str]
     jobs: int
     dry_run: bool
-    rt: Callable[[], Path]
-    reporter: Callable[[int], Reporter]
 
 
 def select_blobs(manifest: Manifest, patterns: Sequence[str], profiles: Sequence[Profile]) -> blob_names.Selection:
@@ -50,9 +46,9 @@ def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile
     unused = set(patterns)
     items = []
     for e in read_entries(cache):
-        fits = [p for p in patterns if fnmatch.fnmatchcase(e.blob, p)]
+        fits = [p for p in patterns if fnmatch.fnmatchcase(e.at.blob, p)]
         unused -= set(fits)
-        if fits or {(e.library, e.blob), ("", e.blob)} & wanted or not (patterns or profiles):
+        if fits or {(e.at.library, e.at.blob), ("", e.at.blob)} & wanted or not (patterns or profiles):
             with contextlib.suppress(FormatError, OSError):  # a damaged entry: `cache verify` reports it
                 items.append(Item(EntryName.of_file(cache, e.path), e.path))
     if unused:
@@ -61,34 +57,13 @@ def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile
     return items
 
 
-def open_remote(env: Mapping[str, str], listener: Listener) -> Remote:
-    """Open the remote of the environment. Raises `LazyckError` if there is none, or if it needs
-    something that is not installed."""
+def open_remote(env: Mapping[str, str], skipped: Callable[[str], None]) -> Remote:
+    """Open the remote of the environment, which reports to `skipped` why it skips a tier. Raises
+    `LazyckError` if there is none, or if it needs something that is not installed."""
     # First calls remember which tiers were down. A user who asks explicitly wants a new try.
-    remote = Remote.from_environment(env, None, listener, remembers=False)
+    remote = Remote.from_environment(env, None, Listener(skipped=skipped), remembers=False)
     if remote is None:
         raise UsageError("no remote cache is set", f"set {abi.ENV_REMOTE} (`lazyck help remote`)")
     for place in remote.places:
         place.open()
     return remote
-
-
-class Messages:
-    """Messages from several threads, each kept once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.texts: list[str] = []
-
-    def add(self, text: str) -> None:
-        """Add a message."""
-        with self._lock:
-            if text not in self.texts:
-                self.texts.append(text)
-
-
-def size_of(path: Path) -> int:
-    """Return the size of a file in bytes, or 0 if it has vanished."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_size
-    return 0

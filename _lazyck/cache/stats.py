@@ -62,7 +62,7 @@ def add_up(
     counting = [e for e in events if e.start + e.seconds >= zeroed]
     sizes: dict[tuple[str, str], list[int]] = {}
     for entry in holdings.entries:
-        sizes.setdefault((entry.library, entry.archs), []).append(entry.size)
+        sizes.setdefault((entry.at.library, entry.at.archs), []).append(entry.size)
     happened: dict[tuple[str, str], list[Event]] = {}
     for event in counting:
         happened.setdefault((event.library, archs_in_name(event.arch)), []).append(event)

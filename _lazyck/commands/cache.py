@@ -13,12 +13,12 @@ from _lazyck import abi, history, terminal
 from _lazyck.cache import entries, explain, metrics, packs, rebuild, stats, sweep
 from _lazyck.cache.share import select_blobs
 from _lazyck.commands import share
+from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, jobs_option
 from _lazyck.commands.prebuild import parallel_compiles
-from _lazyck.commands.quiet import QUIET
 from _lazyck.config import environment
 from _lazyck.costs import read_costs
 from _lazyck.errors import UsageError
-from _lazyck.layout import Place
+from _lazyck.layout import ENTRY, Place
 from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild import blob_names, progress
 from _lazyck.prebuild.entries import all_entries, tool
@@ -27,7 +27,6 @@ from _lazyck.quantities import counted, parse_age, parse_size, show_size
 from _lazyck.terminal import is_quiet
 from _lazyck.visible import visible
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 LIBRARY = click.option("--library", default="", metavar="NAME", help="Only entries of this library.")
 ARCH = click.option("--arch", default="", metavar="ARCH", help="Only entries for this arch.")
 
@@ -39,7 +38,7 @@ def group() -> None:
 
 @group.command("dir")
 @click.option(
-    "--manifest", "library", type=click.Path(path_type=Path), metavar="LIBRARY",
+    "--manifest", "library", type=ANY, metavar="LIBRARY",
     help="Print the cache of this lazy library (or its manifest), which may have its own name for it.",
 )  # fmt: skip
 def dir_command(library: Path | None) -> None:
@@ -50,7 +49,7 @@ def dir_command(library: Path | None) -> None:
 
 
 @group.command("list")
-@AS_JSON
+@JSON
 @LIBRARY
 @ARCH
 @click.option(
@@ -72,7 +71,7 @@ def list_command(as_json: bool, library: str, arch: str, order: str | None, reve
 
 
 @group.command("stats")
-@AS_JSON
+@JSON
 @click.option("--prometheus", is_flag=True, help="Print metrics, for the textfile collector of node_exporter.")
 @click.option("--zero", is_flag=True, help="Start counting from zero now; entries and history stay.")
 def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
@@ -97,7 +96,7 @@ def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
 
 
 @group.command("clear")
-@AS_JSON
+@JSON
 @LIBRARY
 @ARCH
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -126,11 +125,11 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
 
 
 @group.command("verify")
-@AS_JSON
+@JSON
 @click.option(
     "--manifest",
     "libraries",
-    type=click.Path(path_type=Path),
+    type=ANY,
     multiple=True,
     metavar="LIBRARY",
     help="Also check that the entries of this lazy library (or its manifest) define what it calls; repeatable.",
@@ -145,7 +144,7 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
 @click.option(
     "--profile",
     "profiles",
-    type=click.Path(path_type=Path),
+    type=ANY,
     multiple=True,
     metavar="FILE",
     help="With --rebuild: only the blobs of this profile or blob list; repeatable.",
@@ -156,11 +155,7 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
     metavar="LIST",
     help="With --rebuild: archs of the libraries. [default: LAZYCK_ARCHS, else the build's]",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="With --rebuild: parallel compiles. [default: LAZYCK_JOBS, else the number of cores]",
-)
+@jobs_option("With --rebuild: parallel compiles.")
 @QUIET
 @click.argument("blobs", nargs=-1, metavar="[BLOB]...")
 def verify_command(
@@ -183,17 +178,17 @@ def verify_command(
     env = environment()
     cache, is_there = entries.cache_to_read(env)
     rt = tool(env)
-    expected = [e for library in libraries for e in sweep.expected_symbols(rt, library, read_manifest(library), env)]
-    found = sweep.check_symbols(sweep.verify(rt, cache, env) if is_there else sweep.Verified(()), expected)
-    removed: tuple[str, ...] = ()
-    if remove and found.damaged:
-        removed = sweep.trim(rt, cache, 0, None, False, env, found.damaged).paths
-    rows = [{"path": p, "problem": problem, "removed": p in removed} for p, problem in found.entries]
+    wanted = sweep.expected_symbols(rt, libraries, env)
+    found = sweep.check_symbols(sweep.verify(rt, cache, env) if is_there else {}, wanted)
+    problems = [path for path, problem in found.items() if problem]
+    damaged = [path for path in problems if path.endswith(ENTRY)]  # the others are directories that were skipped
+    removed = sweep.trim(rt, cache, 0, None, False, env, damaged).paths if remove and damaged else ()
+    rows = [{"path": p, "problem": problem, "removed": p in removed} for p, problem in found.items()]
     click.echo(json.dumps(rows, indent=1) if as_json else sweep.render_verified(found, removed))
-    if found.damaged and not remove:
+    if damaged and not remove:
         what = "to remove these entries, which are then compiled again when they are called"
         terminal.say(f"{what}:\n  {sweep.removal(cache, libraries)}")
-    sys.exit(0 if {path for path, _ in found.problems} <= set(removed) else 1)
+    sys.exit(0 if set(problems) <= set(removed) else 1)
 
 
 def rebuild_all(
@@ -227,7 +222,7 @@ def rebuild_all(
 
 
 @group.command("trim")
-@AS_JSON
+@JSON
 @click.option(
     "--max-size", default="", metavar="SIZE", help="Remove until at most this much is left, such as 20G or 500M."
 )
@@ -248,11 +243,9 @@ def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -
 
 
 @group.command("explain")
-@click.argument("library", type=click.Path(path_type=Path))
+@click.argument("library", type=ANY)
 @click.argument("blob")
-@click.option(
-    "--gpu-archs", "--arch", default="", metavar="LIST", help="Archs. [default: LAZYCK_ARCHS, else the build's]"
-)
+@archs_option()
 def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     """Say whether BLOB of LIBRARY is a hit; if not, which entry is nearest, and how its key
     differs."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from _lazyck.commands.options import ANY, DIRECTORY, FILE
 from _lazyck.config import environment
 from _lazyck.files import write_atomic
 from _lazyck.postbuild.objects.embedded import read_manifest
@@ -14,13 +15,11 @@ from _lazyck.visible import visible
 
 
 @click.command("report")
-@click.option(
-    "--cache", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="The cache. [default: the user's]"
-)
+@click.option("--cache", type=DIRECTORY, metavar="DIR", help="The cache. [default: the user's]")
 @click.option(
     "--trace",
     "traces",
-    type=click.Path(path_type=Path),
+    type=ANY,
     multiple=True,
     metavar="FILE",
     help="A trace file (LAZYCK_TRACE) to add to the history; repeatable.",
@@ -30,7 +29,7 @@ from _lazyck.visible import visible
 @click.option(
     "--manifest",
     "manifests",
-    type=click.Path(path_type=Path),
+    type=ANY,
     multiple=True,
     metavar="LIB",
     help="A lazy library to compare with its full build; repeatable.",
@@ -38,7 +37,7 @@ from _lazyck.visible import visible
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     default=Path("lazyck-report.html"),
     show_default=True,
     metavar="FILE",
