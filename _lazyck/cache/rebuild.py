@@ -2,7 +2,8 @@
 byte for byte."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from _lazyck.prebuild.blob_names import Selection, part_of
 from _lazyck.prebuild.compilers import local_compiler
 from _lazyck.prebuild.entries import Entry, all_entries
 from _lazyck.prebuild.listing import by_kernel
-from _lazyck.prebuild.progress import Reporter
+from _lazyck.prebuild.progress import reporter
 from _lazyck.quantities import counted
 from _lazyck.visible import visible
 
@@ -42,15 +43,7 @@ def with_parts(library: Path, chosen: Selection, archs: str, env: Mapping[str, s
     return Selection(chosen.manifest, (*chosen.blobs, *hosts, *kernels))
 
 
-def prove(
-    rt: Path,
-    library: Path,
-    chosen: Selection,
-    archs: str,
-    env: Mapping[str, str],
-    parallel: int,
-    reporter: Callable[[int], Reporter],
-) -> list[Proof]:
+def prove(rt: Path, library: Path, chosen: Selection, archs: str, env: Mapping[str, str], parallel: int) -> list[Proof]:
     """Compile again what the caches that `env` names have of the chosen blobs. The compiles run
     without remotes, other caches and a launcher, which could have the results. Raises
     `LazyckError`."""
@@ -132,17 +125,11 @@ def render(proofs: Sequence[Proof]) -> str:
         for p in proofs
         if p.why
     ]
-    return "\n".join([*lines, _counts(proofs)])
-
-
-def _counts(proofs: Sequence[Proof]) -> str:
-    def count(state: str) -> int:
-        return sum(p.state == state for p in proofs)
-
-    parts = [f"proved {counted(count(PROVED), 'entry', 'entries')}"]
-    parts += [f"{count(DIFFERS)} differ"] if count(DIFFERS) else []
-    parts += [f"{count(IMPOSSIBLE)} cannot be compiled again"] if count(IMPOSSIBLE) else []
-    return ", ".join(parts)
+    count = Counter(p.state for p in proofs)
+    parts = [f"proved {counted(count[PROVED], 'entry', 'entries')}"]
+    parts += [f"{count[DIFFERS]} differ"] if count[DIFFERS] else []
+    parts += [f"{count[IMPOSSIBLE]} cannot be compiled again"] if count[IMPOSSIBLE] else []
+    return "\n".join([*lines, ", ".join(parts)])
 
 
 def to_json(proofs: Iterable[Proof]) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from _lazyck.abi import archs_in_name
 from _lazyck.cache.entries import Holdings
@@ -132,3 +133,55 @@ def to_json(stats: Stats) -> dict[str, object]:
     raw = asdict(stats)
     shares = [{"library": library, "arch": arch, **asdict(sums)} for library, arch, sums in stats.shares]
     return {**raw.pop("total"), **raw, "shares": shares}
+
+
+# The metrics of a library and arch: each with its field of `Sums`, and its help. Names of counters,
+# which only grow, end in `_total`. docs/operating.md says what a change of each metric means.
+METRICS = {
+    "lazyck_cache_entries": ("entries", "Compiled blobs in the cache."),
+    "lazyck_cache_entry_bytes": ("bytes", "Bytes of the compiled blobs in the cache."),
+    "lazyck_cache_hits_total": ("hits", "Blobs loaded from the cache."),
+    "lazyck_cache_fetched_total": ("fetched", "Blobs loaded from a remote cache."),
+    "lazyck_cache_misses_total": ("misses", "Blobs that were compiled because no cache had them."),
+    "lazyck_cache_failures_total": ("failures", "Compiles, waits and loads that failed."),
+    "lazyck_cache_waits_total": ("waits", "Waits for another process's compile or for a compile slot."),
+    "lazyck_cache_compile_seconds_total": ("seconds_spent", "Time spent compiling."),
+    "lazyck_cache_saved_seconds_total": ("seconds_saved", "Compile time that loads from a cache saved."),
+    "lazyck_cache_wait_seconds_total": ("seconds_waited", "Time spent waiting."),
+}
+
+
+def render_metrics(stats: Stats, cache: Path) -> str:
+    """Return all metrics, each with HELP and TYPE, in the text format of Prometheus, for the
+    textfile collector of its node_exporter.
+
+    The label `cache` tells several caches of a host apart. A metric without a value (a limit, a
+    history) has no line.
+    """
+    lines = []
+    own = _label("cache", str(cache))
+    for name, (field, text) in METRICS.items():
+        lines += _head(name, text)
+        for library, arch, sums in stats.shares:
+            labels = ",".join([own, _label("library", library), _label("arch", arch)])
+            lines.append(f"{name}{{{labels}}} {getattr(sums, field)!r}")
+    for name, text, value in (
+        ("lazyck_cache_preambles", "Precompiled preambles in the cache.", stats.preambles),
+        ("lazyck_cache_preamble_bytes", "Bytes of the precompiled preambles.", stats.preamble_bytes),
+        ("lazyck_cache_used_bytes", "Bytes on disk that count towards the limit.", stats.used_bytes),
+        ("lazyck_cache_limit_bytes", "LAZYCK_CACHE_MAXSIZE.", stats.max_bytes or None),
+        ("lazyck_cache_since_timestamp_seconds", "When the counters began to count.", stats.since or None),
+    ):
+        if value is not None:
+            lines += [*_head(name, text), f"{name}{{{own}}} {value!r}"]
+    return "\n".join(lines)
+
+
+def _head(name: str, text: str) -> list[str]:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+
+def _label(name: str, value: str) -> str:
+    escaped = visible(value).replace("\\", r"\\").replace('"', r"\"")
+    return f'{name}="{escaped}"'

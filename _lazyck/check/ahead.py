@@ -7,7 +7,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -115,8 +115,8 @@ class AheadOfTime:
     def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
         """Compile the units of the sample, `jobs` at a time. Progress is reported to `say`."""
         chosen = spread(len(self.units), sample.blobs)
-        deadline = math.inf if sample.seconds is None else time.monotonic() + sample.seconds
-        progress = _Progress(len(chosen), say)
+        begun = said = time.monotonic()
+        deadline = math.inf if sample.seconds is None else begun + sample.seconds
 
         def one(index: int) -> CommandError | bool | None:
             if time.monotonic() > deadline:
@@ -125,14 +125,20 @@ class AheadOfTime:
             unit.object.parent.mkdir(parents=True, exist_ok=True)
             more = by_name(unit.blob.call.toolchain).host_only
             done = compile_one(unit.blob, unit.object, self.env, more)
-            progress.step()
             if done.status == 0:
                 return None
             what, argv = f"{unit.blob.source}: compiled ahead of time", [*writing_to(unit.blob, unit.object), *more]
             return CommandError(what, argv, done.status, done.stdout + done.stderr)
 
+        results: dict[int, CommandError | bool | None] = {}
         with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-            results = dict(zip(chosen, pool.map(one, chosen), strict=True))
+            futures = {pool.submit(one, index): index for index in chosen}
+            for future in as_completed(futures):
+                results[futures[future]] = future.result()
+                done, now = sum(what is not False for what in results.values()), time.monotonic()
+                if now - said >= _HEARTBEAT and 0 < done < len(chosen):
+                    said, left = now, (now - begun) / done * (len(chosen) - done)
+                    say(f"check: {done} of {len(chosen)} blobs compiled, about {left:.0f} s left")
         found = [(unit, results.get(i, False)) for i, unit in enumerate(self.units)]
         return Compiled(
             tuple(unit for unit, what in found if what is None),
@@ -192,19 +198,3 @@ def spread(number: int, wanted: int | None) -> list[int]:
     bits = max(1, (number - 1).bit_length())
     order = sorted(range(number), key=lambda i: format(i, f"0{bits}b")[::-1])
     return order if wanted is None else order[:wanted]
-
-
-class _Progress:
-    """Reports now and then how many compiles are done, and the time left at that speed."""
-
-    def __init__(self, number: int, say: Callable[[str], None]) -> None:
-        self._number, self._say, self._done = number, say, 0
-        self._begun = self._said = time.monotonic()
-
-    def step(self) -> None:
-        self._done += 1
-        now = time.monotonic()
-        if now - self._said >= _HEARTBEAT and self._done < self._number:
-            self._said = now
-            left = (now - self._begun) / self._done * (self._number - self._done)
-            self._say(f"check: {self._done} of {self._number} blobs compiled, about {left:.0f} s left")

@@ -7,10 +7,59 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from _lazyck import abi
-from _lazyck.check.kinds import KINDS
 from _lazyck.check.objects import BlobObject, Defined
 from _lazyck.check.offered import Export, Offered
 from _lazyck.postbuild.cxx.mangled import is_private
+
+# What can differ, each with a phrase that describes each symbol or entry to somebody who knows
+# nothing of lazyck's internals. These make a check fail.
+FAILING = {
+    "lost": "exported ahead of time, but missing in the lazy library: programs that use it neither link nor load",
+    "internal": "exported ahead of time, but internal to the lazy library: programs that use it do not load",
+    "undefined": "defined ahead of time, but undefined in the lazy library, which needs it from another one",
+    "added": "exported by the lazy library only: it can take the place of another library's symbol",
+    "runtime": "exported by lazyck's runtime: it can take the place of another library's symbol",
+    "version": "of another symbol version: programs that were linked with the other library do not find it",
+    "type": "of another type",
+    "visibility": "of another visibility: a program's own definition of it takes effect in one library only",
+    "binding": "of another binding: weak, global or unique",
+    "size": "data of another size: a program linked with one library has no room for the other's",
+    "alias": "one function under two names ahead of time, but two functions lazily: their addresses differ",
+    "copies": "one variable ahead of time, but several lazily: what one part writes, another does not see",
+    "hollow": "a stub whose function no blob defines: calling it is an error",
+    "versioned": "given a version by its source, which the library of a lazy blob cannot have: calling it fails",
+    "start-up": (
+        "run or used when the ahead-of-time library is loaded, but lazily when a function of its file is called"
+    ),
+    "needed-lost": "needed ahead of time only (DT_NEEDED): its symbols and start-up code may be missing",
+    "needed-added": "needed by the lazy library only (DT_NEEDED): it must be present wherever that is used",
+    "needed-order": "searched in another order: which library's symbol wins may differ",
+    "entry": "different in the dynamic section",
+    "code": "run when the ahead-of-time library is loaded or unloaded, but not with the lazy one",
+    "flag": "a flag for the loader that only one of the two libraries has",
+    "version-name": "the name of a symbol version that only one of the two libraries defines",
+}
+# These are by design and only counted: `docs/check.md` says why no program can tell, or
+# `docs/limits.md` says what it costs.
+BY_DESIGN = {
+    "own": "an entry point of lazyck's own, see lazyck.h",
+    "hidden": "hidden ahead of time, but exported lazily, since blobs must find it",
+    "program": "exported by the lazy program only, since its blobs must find it",
+    "handle": "the handle of a kernel that only its own blob launches",
+    "device": "the compiler's own mark of a file with device code, which is in its blob",
+    "vague": "emitted by every file that uses it (inline, instantiated implicitly): nobody lacks it",
+    "vague-state": (
+        "a variable that every file which uses it has (inline, instantiated implicitly): a program that uses it has "
+        "its own"
+    ),
+    "stub-binding": "weak ahead of time, but its stub is global: the loader does not tell them apart",
+    "ifunc": "a function that chooses its code at load time (IFUNC), its stub at the first call",
+    "needed-kept": (
+        "named by the link, and kept for lazy blobs that may need it; ahead of time nothing does (DT_NEEDED)"
+    ),
+    "needed-runtime": "needed by lazyck's runtime, which is in C++ (DT_NEEDED)",
+    "soname": "a name that the lazy library gives itself, since blobs must find it by one",
+}
 
 # Symbols that linkers define, and export if a needed library mentions them.
 _BY_LINKER = frozenset({"_end", "_edata", "__bss_start", "_fini", "_init"})
@@ -36,7 +85,7 @@ class Difference:
     @property
     def fails(self) -> bool:
         """Whether a check that finds this difference fails."""
-        return KINDS[self.kind].fails
+        return self.kind in FAILING
 
     @property
     def name(self) -> str:

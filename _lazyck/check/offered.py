@@ -15,9 +15,7 @@ from elftools.elf.enums import ENUM_DT_FLAGS, ENUM_DT_FLAGS_1
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVersionSection, GNUVerSymSection
 from elftools.elf.sections import Section, StringTableSection
 
-from _lazyck import abi
 from _lazyck.errors import FormatError
-from _lazyck.manifest import Manifest, decode
 from _lazyck.postbuild.objects import elf
 
 _TEXTS = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH", "DT_AUXILIARY", "DT_FILTER")
@@ -85,12 +83,6 @@ def with_named(library: Offered, named: Iterable[str]) -> Offered:
     vanished counts as a library without symbols."""
     found = (elf.read_shared(path).defined.keys() for path in named if os.path.isfile(path))
     return replace(library, taken=library.taken | (library.undefined & frozenset().union(*found)))
-
-
-def read_stubs(path: Path) -> Manifest | None:
-    """Return the manifest of a lazy library, if not all blobs are eager. Raises `FormatError`."""
-    data = elf.read_section(path, abi.MANIFEST_SECTION)
-    return None if data is None else decode(data, str(path))
 
 
 def _read(image: elf.ElfImage, file: ELFFile) -> Offered:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from _lazyck import abi, history, terminal
-from _lazyck.cache import entries, explain, metrics, packs, rebuild, stats, sweep
+from _lazyck.cache import entries, explain, rebuild, stats, sweep
 from _lazyck.cache.share import select_blobs
 from _lazyck.commands import share
 from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, jobs_option
@@ -20,7 +20,7 @@ from _lazyck.costs import read_costs
 from _lazyck.errors import UsageError
 from _lazyck.layout import ENTRY, Place
 from _lazyck.postbuild.objects.embedded import read_manifest
-from _lazyck.prebuild import blob_names, progress
+from _lazyck.prebuild import blob_names
 from _lazyck.prebuild.entries import all_entries, tool
 from _lazyck.profile import read_profile
 from _lazyck.quantities import counted, parse_age, parse_size, show_size
@@ -88,7 +88,7 @@ def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
     holdings, events, costs = entries.read_holdings(cache), history.read_history(cache).events, read_costs([cache])
     summed = stats.add_up(holdings, most, events, costs, history.read_zeroed(cache))
     if prometheus:
-        click.echo(metrics.render(summed, cache))
+        click.echo(stats.render_metrics(summed, cache))
     elif as_json:
         click.echo(json.dumps(stats.to_json(summed), indent=1))
     else:
@@ -212,8 +212,7 @@ def rebuild_all(
     proofs: list[rebuild.Proof] = []
     for library in libraries:
         chosen = select_blobs(read_manifest(library), blobs, read)
-        parallel = parallel_compiles(jobs, env)
-        proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel, progress.reporter)
+        proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel_compiles(jobs, env))
     if as_json:
         click.echo(json.dumps(rebuild.to_json(proofs), indent=1))
     elif not (is_quiet() and all(p.state == rebuild.PROVED for p in proofs)):
@@ -255,13 +254,12 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     chosen = blob_names.select(manifest, [blob], False)
     now = time.time()
     rt = tool(env)
-    found_packs = packs.installed_packs(rt, library, env)
+    packs = explain.installed_packs(rt, library, env)
     for entry in all_entries(rt, library, chosen, gpu_archs, env):
         same = list(entries.read_entries(entry.root, Place.of(entry.path).blob))
-        found = explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""))
-        click.echo(explain.render(found, now))
-        for pack in found_packs:
-            click.echo(f"  pack        {pack.render(entry.path)}")
+        click.echo(explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""), now))
+        for pack in packs:
+            click.echo(explain.render_pack(pack, entry.path))
 
 
 for command in share.COMMANDS:

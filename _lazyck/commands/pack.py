@@ -11,10 +11,10 @@ import click
 
 from _lazyck.commands.options import ANY, DIRECTORY, FILE, QUIET, jobs_option
 from _lazyck.commands.prebuild import Named, blob_options, carry_out, finish, parallel_compiles, read_known_costs
-from _lazyck.config import environment
+from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
 from _lazyck.pack.base import Base, read_base
-from _lazyck.pack.contents import Pack, date, make_packs
+from _lazyck.pack.contents import Pack, make_packs
 from _lazyck.pack.tar import name_for, suffix_of, write_tar
 from _lazyck.pack.wheel import write_wheels
 from _lazyck.prebuild import blob_names, local
@@ -22,6 +22,7 @@ from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import Entry, all_entries, tool
 from _lazyck.prebuild.plan import make_plan
 from _lazyck.quantities import parse_size, show_size
+from _lazyck.tarball import EPOCH, EPOCH_VARIABLE
 from _lazyck.terminal import is_quiet
 
 _MOST = "95MB"  # an index takes 100 MB
@@ -80,7 +81,7 @@ def command(
     if tar_file is not None:
         suffix_of(tar_file)  # checked before anything is compiled
     env = environment()
-    mtime = date(env)
+    mtime = max(number(env, EPOCH_VARIABLE, EPOCH), EPOCH)  # fixed, so that equal entries make equal packs
 
     def packs(libraries: Sequence[tuple[Path, Selection]], is_per_arch: bool) -> list[Pack]:
         parallel = None if no_build else parallel_compiles(jobs, env)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -282,12 +282,9 @@ def _footer(report: Report) -> str:
 
 def to_json(report: Report) -> dict[str, Any]:
     """Return the report for programs, without single events, which are in the history."""
-    raw = {name: value for name, value in vars(report).items() if name != "lanes"}
-    raw["summary"] = asdict(report.summary)
-    for name in ("blobs", "failures", "runs"):
-        raw[name] = [asdict(each) for each in raw[name]]
-    raw["coverage"] = [
-        {**asdict(c), "extrapolated_seconds": c.whole_seconds, "extrapolated_from": c.compiled} for c in report.coverage
-    ]
+    raw = asdict(replace(report, lanes=()))
+    del raw["lanes"]
+    for row, c in zip(raw["coverage"], report.coverage, strict=True):
+        row |= {"extrapolated_seconds": c.whole_seconds, "extrapolated_from": c.compiled}
     raw["growth"] = [{"time": t, "bytes": n} for t, n in report.growth]
     return raw
