@@ -19,8 +19,7 @@ from support import Lazyck
 
 from _lazyck.cache import pull, push, sweep
 from _lazyck.cache.entries import read_entries
-from _lazyck.cache.share import Share, local_items
-from _lazyck.cache.transfer import Item
+from _lazyck.cache.transfer import Item, Share, local_items
 from _lazyck.costs import read_costs, read_last
 from _lazyck.directory import Directory, RefusedError, opened_in
 from _lazyck.history import read_history

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from _lazyck.cache.share import open_remote
+from _lazyck.cache.transfer import open_remote
 from _lazyck.directory import RefusedError, opened_in
 from _lazyck.prebuild.entries import Entry
 from _lazyck.remote import EntryName

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from _lazyck import abi
 from _lazyck.cache import sweep
-from _lazyck.cache.share import Share, items_of, open_remote
-from _lazyck.cache.transfer import Item, Outcome, Reporter, add_up, run
+from _lazyck.cache.transfer import Item, Outcome, Reporter, Share, add_up, items_of, open_remote, run
 from _lazyck.costs import keep_guess
 from _lazyck.directory import directory_below
 from _lazyck.errors import LazyckError

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from _lazyck import abi
 from _lazyck.cache import sweep
-from _lazyck.cache.share import Share, open_remote
-from _lazyck.cache.transfer import Item, Outcome, Reporter, add_up, run
+from _lazyck.cache.transfer import Item, Outcome, Reporter, Share, add_up, open_remote, run
 from _lazyck.costs import read_last
 from _lazyck.directory import RefusedError, opened_in
 from _lazyck.errors import RemoteError

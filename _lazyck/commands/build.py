@@ -81,9 +81,7 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     help="Where lazyck keeps its shims and all that `quick` needs. [default: ./.lazyck-build]",
 )
 @click.option(
-    "--install-dir",
-    type=DIRECTORY,
-    help="Make a deployable tree here: the libraries, and lazyck/ beside them.",
+    "--install-dir", type=DIRECTORY, help="Make a deployable tree here: the libraries, and lazyck/ beside them."
 )
 @click.option("--name", default="", metavar="NAME", help="Name of the cache directory, baked in. [default: lazyck]")
 @click.option(

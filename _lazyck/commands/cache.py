@@ -11,9 +11,9 @@ import click
 
 from _lazyck import abi, history, terminal
 from _lazyck.cache import entries, explain, rebuild, stats, sweep
-from _lazyck.cache.share import select_blobs
+from _lazyck.cache.transfer import select_blobs
 from _lazyck.commands import share
-from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, jobs_option
+from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, files_option, jobs_option
 from _lazyck.commands.prebuild import parallel_compiles
 from _lazyck.config import environment
 from _lazyck.costs import read_costs
@@ -39,7 +39,7 @@ def group() -> None:
 @group.command("dir")
 @click.option(
     "--manifest", "library", type=ANY, metavar="LIBRARY",
-    help="Print the cache of this lazy library (or its manifest), which may have its own name for it.",
+    help="Print the cache of this lazy library (or its manifest), which may have its own name for it."
 )  # fmt: skip
 def dir_command(library: Path | None) -> None:
     """Print the directory of the cache, which need not exist yet."""
@@ -126,13 +126,11 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
 
 @group.command("verify")
 @JSON
-@click.option(
+@files_option(
     "--manifest",
     "libraries",
-    type=ANY,
-    multiple=True,
-    metavar="LIBRARY",
-    help="Also check that the entries of this lazy library (or its manifest) define what it calls; repeatable.",
+    "LIBRARY",
+    "Also check that the entries of this lazy library (or its manifest) define what it calls",
 )
 @click.option("--remove", is_flag=True, help="Remove the entries with a problem.")
 @click.option(
@@ -141,14 +139,7 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
     is_flag=True,
     help="Instead, compile what the caches have of the --manifest libraries again, and compare byte for byte.",
 )
-@click.option(
-    "--profile",
-    "profiles",
-    type=ANY,
-    multiple=True,
-    metavar="FILE",
-    help="With --rebuild: only the blobs of this profile or blob list; repeatable.",
-)
+@files_option("--profile", "profiles", "FILE", "With --rebuild: only the blobs of this profile or blob list")
 @click.option(
     "--gpu-archs",
     default="",
@@ -170,9 +161,16 @@ def verify_command(
 ) -> None:
     """Read every entry completely and list the damaged ones; status 1 if any is left. With
     --rebuild, status 1 if any entry could not be proved."""
+    if is_rebuild and remove:
+        raise UsageError("--rebuild and --remove exclude each other", "run `lazyck cache verify --remove` by itself")
     if is_rebuild:
-        rebuild_all(libraries, blobs, profiles, gpu_archs, jobs, as_json=as_json, remove=remove)
-        return
+        proofs = prove_all(libraries, blobs, profiles, gpu_archs, jobs)
+        is_proved = all(p.state == rebuild.PROVED for p in proofs)
+        if as_json:
+            click.echo(json.dumps(rebuild.to_json(proofs), indent=1))
+        elif not (is_quiet() and is_proved):
+            click.echo(rebuild.render(proofs))
+        sys.exit(0 if is_proved else 1)
     if blobs or profiles or gpu_archs or jobs:
         raise UsageError("BLOB, --profile, --gpu-archs and --jobs need --rebuild", "leave them out, or add --rebuild")
     env = environment()
@@ -191,33 +189,20 @@ def verify_command(
     sys.exit(0 if set(problems) <= set(removed) else 1)
 
 
-def rebuild_all(
-    libraries: Sequence[Path],
-    blobs: Sequence[str],
-    profiles: Sequence[Path],
-    gpu_archs: str,
-    jobs: int | None,
-    *,
-    as_json: bool,
-    remove: bool,
-) -> None:
-    """Prove the entries of these libraries, and end with status 1 if one could not be proved."""
+def prove_all(
+    libraries: Sequence[Path], blobs: Sequence[str], profiles: Sequence[Path], gpu_archs: str, jobs: int | None
+) -> list[rebuild.Proof]:
+    """Compile the entries of these libraries again, and return what that proved of each."""
     if not libraries:
         raise UsageError("--rebuild needs a library", "add --manifest LIBRARY")
-    if remove:
-        raise UsageError("--rebuild and --remove exclude each other", "run `lazyck cache verify --remove` by itself")
     env = environment()
     entries.cache_to_read(env)
     read = [read_profile(path) for path in profiles]
-    proofs: list[rebuild.Proof] = []
+    proofs = []
     for library in libraries:
         chosen = select_blobs(read_manifest(library), blobs, read)
         proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel_compiles(jobs, env))
-    if as_json:
-        click.echo(json.dumps(rebuild.to_json(proofs), indent=1))
-    elif not (is_quiet() and all(p.state == rebuild.PROVED for p in proofs)):
-        click.echo(rebuild.render(proofs))
-    sys.exit(0 if all(p.state == rebuild.PROVED for p in proofs) else 1)
+    return proofs
 
 
 @group.command("trim")

@@ -37,6 +37,12 @@ def jobs_option(what: str = "Parallel compiles.", where: str = "") -> Callable[[
     return click.option("--jobs", type=click.IntRange(min=1), help=f"{what} {default}")
 
 
+def files_option(name: str, parameter: str, metavar: str, what: str, *, required: bool = False) -> Callable[[F], F]:
+    """Return an option for a file, which can be given several times."""
+    text = f"{what}; repeatable."
+    return click.option(name, parameter, type=ANY, multiple=True, required=required, metavar=metavar, help=text)
+
+
 def archs_option(what: str = "Archs.") -> Callable[[F], F]:
     """Return the option for the archs of a library's entries."""
     default = "[default: LAZYCK_ARCHS, else the build's]"

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from _lazyck import coverage, profile
-from _lazyck.commands.options import ANY, FILE, JSON
+from _lazyck.commands.options import ANY, FILE, JSON, files_option
 from _lazyck.errors import LazyckError, UsageError
 from _lazyck.files import write_atomic
 from _lazyck.postbuild.objects.embedded import read_manifest
@@ -119,15 +119,7 @@ def coverage_command(files: tuple[Path, ...], as_json: bool) -> None:
 
 @group.command("prune")
 @FILES
-@click.option(
-    "--manifest",
-    "manifests",
-    type=ANY,
-    required=True,
-    multiple=True,
-    metavar="LIB",
-    help="A lazy library, or the `manifest` of its bundle; repeatable.",
-)
+@files_option("--manifest", "manifests", "LIB", "A lazy library, or the `manifest` of its bundle", required=True)
 @click.option(
     "-o", "--output", type=FILE, metavar="OUT", help="Write the remaining lines of all here. [default: in place]"
 )

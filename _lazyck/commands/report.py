@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from _lazyck.commands.options import ANY, DIRECTORY, FILE
+from _lazyck.commands.options import DIRECTORY, FILE, files_option
 from _lazyck.config import environment
 from _lazyck.files import write_atomic
 from _lazyck.postbuild.objects.embedded import read_manifest
@@ -16,24 +16,10 @@ from _lazyck.visible import visible
 
 @click.command("report")
 @click.option("--cache", type=DIRECTORY, metavar="DIR", help="The cache. [default: the user's]")
-@click.option(
-    "--trace",
-    "traces",
-    type=ANY,
-    multiple=True,
-    metavar="FILE",
-    help="A trace file (LAZYCK_TRACE) to add to the history; repeatable.",
-)
+@files_option("--trace", "traces", "FILE", "A trace file (LAZYCK_TRACE) to add to the history")
 @click.option("--since", default="", metavar="TIME", help="Leave out what is older: 90m, 12h, 7d, or 2026-01-31.")
 @click.option("--library", default="", metavar="NAME", help="Only this library.")
-@click.option(
-    "--manifest",
-    "manifests",
-    type=ANY,
-    multiple=True,
-    metavar="LIB",
-    help="A lazy library to compare with its full build; repeatable.",
-)
+@files_option("--manifest", "manifests", "LIB", "A lazy library to compare with its full build")
 @click.option(
     "-o",
     "--output",

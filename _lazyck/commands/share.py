@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from _lazyck.cache import entries, provenance, pull, push, transfer
-from _lazyck.cache.share import Share, items_of, local_items, select_blobs
-from _lazyck.cache.transfer import Outcome
-from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, together
+from _lazyck.cache.transfer import Outcome, Share, items_of, local_items, select_blobs
+from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, files_option, together
 from _lazyck.config import environment
 from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild.entries import Entry, all_entries, tool
@@ -22,10 +21,7 @@ from _lazyck.remote.sign import make_key, read_signer
 from _lazyck.terminal import is_quiet
 
 share_options = together(
-    click.option(
-        "--profile", "profiles", type=ANY, multiple=True, metavar="FILE",
-        help="Only the blobs of this profile or blob list; repeatable.",
-    ),
+    files_option("--profile", "profiles", "FILE", "Only the blobs of this profile or blob list"),
     archs_option("Archs of the library."),
     click.option("--jobs", type=click.IntRange(1, 64), default=8, show_default=True, help="Parallel transfers."),
     click.option("--dry-run", is_flag=True, help="Name what would be transferred; transfer nothing."),
