@@ -21,7 +21,7 @@ from _lazyck.cache import pull, push, sweep
 from _lazyck.cache.entries import read_entries
 from _lazyck.cache.transfer import Item, Share, local_items
 from _lazyck.costs import read_costs, read_last
-from _lazyck.directory import Directory, RefusedError, opened_in
+from _lazyck.directory import Directory, RefusedError, directory_below, opened_in
 from _lazyck.history import read_history
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild import entries as prebuild_entries
@@ -118,8 +118,8 @@ def stage(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
 
 def publish(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
     with Staging(cache, "pull") as own:
-        pull.make_private(own, own / LEAF)
-        (own / LEAF / NAME).write_text("new")
+        with directory_below(own, Path(LEAF), makes=True):
+            (own / LEAF / NAME).write_text("new")
         (own / LEAF / NAME).chmod(0o600)
         pull.publish(own, cache, f"lib/any-g++/{NAME}")
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from _lazyck import abi
@@ -34,12 +35,12 @@ def pull(share: Share, found: Sequence[Entry]) -> Outcome:
     return add_up(outcomes)
 
 
+@dataclass
 class _Puller:
-    def __init__(self, share: Share, remote: Remote, reporter: Reporter) -> None:
-        self._share = share
-        self._remote = remote
-        self._reporter = reporter
-        self._records: dict[str, Record] = {}  # of what was fetched, by the entry's name
+    _share: Share
+    _remote: Remote
+    _reporter: Reporter
+    _records: dict[str, Record] = field(default_factory=dict)  # of what was fetched, by the entry's name
 
     def pull(self, batch: Sequence[Entry]) -> list[Outcome]:
         """Pull some entries, from asking for them to publishing them."""
@@ -74,8 +75,9 @@ class _Puller:
         return self._without(item)
 
     def _fetch(self, item: Item) -> Outcome:
-        make_private(root_of(item.path), item.path.parent)
-        fetched = self._remote.fetch(item.entry, item.path)
+        stage = root_of(item.path)
+        with directory_below(stage, item.path.parent.relative_to(stage), makes=True):
+            fetched = self._remote.fetch(item.entry, item.path)
         if not fetched:
             return self._without(item)
         self._records[item.entry.name] = fetched.record
@@ -106,10 +108,3 @@ def publish(stage: Path, cache: Path, name: str) -> None:
     ):
         os.fsync(file.fileno())  # on disk before it has a name
         own.move(place.name, target)
-
-
-def make_private(above: Path, path: Path) -> None:
-    """Make a directory and those between, for this user alone, regardless of the umask."""
-    for directory in reversed([path, *path.parents]):
-        if directory.is_relative_to(above):
-            directory.mkdir(mode=0o700, exist_ok=True)

@@ -7,7 +7,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -117,28 +117,27 @@ class AheadOfTime:
         chosen = spread(len(self.units), sample.blobs)
         begun = said = time.monotonic()
         deadline = math.inf if sample.seconds is None else begun + sample.seconds
+        ended = 0
 
         def one(index: int) -> CommandError | bool | None:
+            nonlocal ended, said
             if time.monotonic() > deadline:
                 return False
             unit = self.units[index]
             unit.object.parent.mkdir(parents=True, exist_ok=True)
             more = by_name(unit.blob.call.toolchain).host_only
             done = compile_one(unit.blob, unit.object, self.env, more)
+            ended, now = ended + 1, time.monotonic()
+            if now - said >= _HEARTBEAT and ended < len(chosen):
+                said, left = now, (now - begun) / ended * (len(chosen) - ended)
+                say(f"check: {ended} of {len(chosen)} blobs compiled, about {left:.0f} s left")
             if done.status == 0:
                 return None
             what, argv = f"{unit.blob.source}: compiled ahead of time", [*writing_to(unit.blob, unit.object), *more]
             return CommandError(what, argv, done.status, done.stdout + done.stderr)
 
-        results: dict[int, CommandError | bool | None] = {}
         with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-            futures = {pool.submit(one, index): index for index in chosen}
-            for future in as_completed(futures):
-                results[futures[future]] = future.result()
-                done, now = sum(what is not False for what in results.values()), time.monotonic()
-                if now - said >= _HEARTBEAT and 0 < done < len(chosen):
-                    said, left = now, (now - begun) / done * (len(chosen) - done)
-                    say(f"check: {done} of {len(chosen)} blobs compiled, about {left:.0f} s left")
+            results = dict(zip(chosen, pool.map(one, chosen), strict=True))
         found = [(unit, results.get(i, False)) for i, unit in enumerate(self.units)]
         return Compiled(
             tuple(unit for unit, what in found if what is None),
