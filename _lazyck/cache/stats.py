@@ -1,5 +1,6 @@
 """What a cache holds and what it has saved: sums over its entries and its history."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,16 +62,15 @@ def add_up(
     """
     took = known.with_events(events)
     counting = [e for e in events if e.start + e.seconds >= zeroed]
-    sizes: dict[tuple[str, str], list[int]] = {}
+    sizes: dict[tuple[str, str], list[int]] = defaultdict(list)
     for entry in holdings.entries:
-        sizes.setdefault((entry.at.library, entry.at.archs), []).append(entry.size)
-    happened: dict[tuple[str, str], list[Event]] = {}
+        sizes[entry.at.library, entry.at.archs].append(entry.size)
+    happened: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in counting:
-        happened.setdefault((event.library, archs_in_name(event.arch)), []).append(event)
-    keys = sorted({*sizes, *happened})
+        happened[event.library, archs_in_name(event.arch)].append(event)
     return Stats(
-        total=_sums([size for each in sizes.values() for size in each], counting, took),
-        shares=tuple((*key, _sums(sizes.get(key, ()), happened.get(key, ()), took)) for key in keys),
+        total=_sums([entry.size for entry in holdings.entries], counting, took),
+        shares=tuple((*key, _sums(sizes[key], happened[key], took)) for key in sorted({*sizes, *happened})),
         preambles=len(holdings.preambles),
         preamble_bytes=sum(holdings.preambles),
         used_bytes=holdings.used_bytes,
@@ -108,10 +108,9 @@ def render(stats: Stats, now: float) -> str:
             lines.append(f"  {visible(library)} for {visible(arch)}: {count}, {show_size(s.bytes)}")
     if stats.preambles:
         lines.append(f"preambles {stats.preambles}, {show_size(stats.preamble_bytes)}")
-    share = (
-        f"{100 * stats.used_bytes / stats.max_bytes:.0f} % of {show_size(stats.max_bytes)}" if stats.max_bytes else ""
-    )
-    lines.append(f"limit     {share or 'none'}, {show_size(stats.used_bytes)} used, logs included")
+    most = stats.max_bytes
+    share = f"{100 * stats.used_bytes / most:.0f} % of {show_size(most)}" if most else "none"
+    lines.append(f"limit     {share}, {show_size(stats.used_bytes)} used, logs included")
     if not stats.since:
         return "\n".join([*lines, "history   none"])
     asked = total.hits + total.fetched + total.misses

@@ -114,6 +114,7 @@ def _subtitle(report: Report) -> str:
 
 def _cards(report: Report) -> str:
     s = report.summary
+    entries = f"{s.cache_entries:,} entr{'y' if s.cache_entries == 1 else 'ies'}"
     unknown = f", without {s.unknown_hits:,} of unknown cost" if s.unknown_hits else ""
     cards = [
         ("compile", "Compiles", f"{s.compiles:,}", f"of {count_text(s.compiled_blobs, 'blob')}"),
@@ -122,12 +123,7 @@ def _cards(report: Report) -> str:
         ("load", "Compile time saved", duration(s.saved_seconds), "by these loads" + unknown),
         ("wait", "Spent waiting", duration(s.wait_seconds), "for others' compiles and for slots"),
         ("failure" if s.failures else "", "Failures", f"{s.failures:,}", "listed first" if s.failures else "none"),
-        (
-            "",
-            "Cache size",
-            show_size(s.cache_bytes),
-            f"{s.cache_entries:,} entr{'y' if s.cache_entries == 1 else 'ies'}, now",
-        ),
+        ("", "Cache size", show_size(s.cache_bytes), f"{entries}, now"),
     ]
     return "".join(
         f'<div class="{kind}"><dt>{label}</dt><dd class="figure">{figure}</dd><dd class="note">{note}</dd></div>'
@@ -202,11 +198,8 @@ def _coverage(libraries: Sequence[Coverage]) -> str:
 
 def _library(c: Coverage) -> str:
     part = c.compiled / c.blobs if c.blobs else 0.0
-    eager = (
-        f" {count_text(c.eager, 'more blob')} {'was' if c.eager == 1 else 'were'} compiled with the library."
-        if c.eager
-        else ""
-    )
+    were = "was" if c.eager == 1 else "were"
+    eager = f" {count_text(c.eager, 'more blob')} {were} compiled with the library." if c.eager else ""
     lines = [
         f'<div class="library"><h3>{html_text(c.library)}</h3>',
         f'<svg class="part" aria-hidden="true"><rect width="{100 * part:.2f}%" height="100%"></rect></svg>',
