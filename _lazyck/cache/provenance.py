@@ -31,7 +31,10 @@ def find(env: Mapping[str, str], found: Sequence[Entry]) -> list[Origin]:
     origins = []
     for entry in found:
         name = EntryName(entry.key, entry.place)
-        sha256 = _sha256(entry) if entry.cached else ""
+        sha256 = ""
+        if entry.cached:
+            with contextlib.suppress(OSError, RefusedError), opened_in(entry.root, entry.path) as file:
+                sha256 = hashlib.sha256(file.read()).hexdigest()
         if not sha256:
             origins.append(Origin(entry, problem="the cache does not have it"))
             continue
@@ -39,12 +42,6 @@ def find(env: Mapping[str, str], found: Sequence[Entry]) -> list[Origin]:
         why = [*remote.problems_of(name), *skipped, "no remote has a provenance signed by a key of LAZYCK_TRUST"]
         origins.append(Origin(entry, provenance, "" if provenance else why[0]))
     return origins
-
-
-def _sha256(entry: Entry) -> str:
-    with contextlib.suppress(OSError, RefusedError), opened_in(entry.root, entry.path) as file:
-        return hashlib.sha256(file.read()).hexdigest()
-    return ""
 
 
 def render(origins: Sequence[Origin]) -> str:

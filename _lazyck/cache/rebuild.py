@@ -57,13 +57,18 @@ def prove(rt: Path, library: Path, chosen: Selection, archs: str, env: Mapping[s
         own = {k: v for k, v in env.items() if k not in (abi.ENV_REMOTE, abi.ENV_LAUNCHER)}
         own = output.environment_of(Path(made), own) | {abi.ENV_TEXT_KEYS: "0", abi.ENV_PREAMBLES: "0"}
         options = local.BuildOptions(parallel, again=True)
-        done = local.build(rt, library, options, own, plan.Plan(tuple(cached), jobs), reporter(len(jobs)))
+        done = local.build(rt, library, plan.Plan(tuple(cached), jobs), options, own, reporter(len(jobs)))
         if done.is_interrupted:
             raise KeyboardInterrupt
         failed = {f.job.entry.path: f"it does not compile: {f.error}" for f in done.failures}
         for job in jobs:
             e = job.entry
-            proofs[e.path] = Proof(e, IMPOSSIBLE, failed[e.path]) if e.path in failed else _compare(e, Path(made))
+            if e.path in failed:
+                proofs[e.path] = Proof(e, IMPOSSIBLE, failed[e.path])
+                continue
+            with opened_in(e.root, e.path) as there, opened_in(Path(made), Path(made) / e.relative) as here:
+                why = first_difference(there.read(), here.read())
+            proofs[e.path] = Proof(e, DIFFERS if why else PROVED, why)
     return [proofs[e.path] for e in cached]
 
 
@@ -77,12 +82,6 @@ def hindrance(recipe: Recipe, env: Mapping[str, str]) -> str:
     if found != recipe.toolchain_id:
         return f"another compiler: {program} is {found}, and the build's was {recipe.toolchain_id}"
     return ""
-
-
-def _compare(entry: Entry, made: Path) -> Proof:
-    with opened_in(entry.root, entry.path) as there, opened_in(made, made / entry.relative) as here:
-        why = first_difference(there.read(), here.read())
-    return Proof(entry, DIFFERS if why else PROVED, why)
 
 
 def first_difference(there: bytes, here: bytes) -> str:

@@ -64,17 +64,14 @@ def _kind(kind: str, differences: Sequence[Difference], texts: Mapping[str, str]
     lines = [f"  {'DIFFERENT' if fails else 'by design'}, {len(differences)} × {kind}: {means}"]
     shown = differences if verbose else differences[:_SHOWN] if fails else ()
     for d in shown:
-        names = " and ".join(_short(texts.get(name, name)) for name in d.name.split(" ")) + d.symbol[len(d.name) :]
+        readable = (texts.get(name, name) for name in d.name.split(" "))
+        names = " and ".join(n if len(n) <= _LONGEST else f"{n[:_LONGEST]}..." for n in readable)
         source = f", in {os.path.basename(d.source)}" if d.source else ""
         sides = f": ahead of time {d.ahead}; lazily {d.lazily}" if d.ahead or d.lazily else ""
-        lines.append(f"    {names}{source}{sides}")
+        lines.append(f"    {names}{d.symbol[len(d.name) :]}{source}{sides}")
     if shown and len(shown) < len(differences):
         lines.append(f"    ... and {len(differences) - len(shown)} more (--verbose lists them)")
     return lines
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
 
 
 def to_json(found: Sequence[Checked], env: Mapping[str, str]) -> list[dict[str, Any]]:

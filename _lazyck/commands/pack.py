@@ -4,13 +4,12 @@ import io
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import click
 
 from _lazyck.commands.options import ANY, DIRECTORY, FILE, QUIET, jobs_option
-from _lazyck.commands.prebuild import Named, blob_options, carry_out, finish, parallel_compiles, read_known_costs
+from _lazyck.commands.prebuild import Named, blob_options, finish, parallel_compiles, read_known_costs, told
 from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
 from _lazyck.pack.base import Base, read_base
@@ -133,12 +132,19 @@ def gather(
     for file, chosen in libraries:
         found = all_entries(rt, file, chosen, gpu_archs, env)
         if jobs and not all(e.cached for e in found):
-            planned = make_plan(found, read_known_costs(found, env))
-            finish(carry_out(planned, partial(local.build, rt, file, local.BuildOptions(jobs), env)))
+            compile_missing(rt, file, found, local.BuildOptions(jobs), env)
             # The host units, which may be new, tell the keys of their kernels.
             found = all_entries(rt, file, chosen, gpu_archs, env)
         entries += found
     return entries
+
+
+def compile_missing(
+    rt: Path, file: Path, found: list[Entry], options: local.BuildOptions, env: Mapping[str, str]
+) -> None:
+    """Compile those of the entries found that are not cached. Raises `BuildError` if one fails."""
+    plan = make_plan(found, read_known_costs(found, env))
+    finish(told(plan, lambda reporter: local.build(rt, file, plan, options, env, reporter)))
 
 
 def tell(made: Path, pack: Pack, libraries: Sequence[str]) -> None:

@@ -184,13 +184,16 @@ def build_command(
         env = output.environment_of(directory, env) if directory else env
         rt = tool(env)
 
-        def work(planned: plan.Plan, reporter: progress.Reporter) -> plan.Outcome:
-            if not executor:
-                return local.build(rt, library, options, env, planned, reporter)
-            return executors.build_on(
-                executor, library, chosen.manifest, planned, env, reporter,
-                named_by="--executor", jobs=jobs, keeps_going=keep_going,
-            )  # fmt: skip
+        def compiled(planned: plan.Plan) -> plan.Outcome:
+            def work(reporter: progress.Reporter) -> plan.Outcome:
+                if not executor:
+                    return local.build(rt, library, planned, options, env, reporter)
+                return executors.build_on(
+                    executor, library, chosen.manifest, planned, env, reporter,
+                    named_by="--executor", jobs=jobs, keeps_going=keep_going,
+                )  # fmt: skip
+
+            return told(planned, work)
 
         if preambles:
             to_compile = plan.make_plan(named.entries(rt, chosen, env), Costs({}))
@@ -201,7 +204,7 @@ def build_command(
         # The host units come first, since they tell which kernels there are.
         hosts = named.entries(rt, chosen.hosts, env)
         if not dry_run and not all(e.cached for e in hosts):
-            finish(carry_out(plan.make_plan(hosts, read_known_costs(hosts, env)), work))
+            finish(compiled(plan.make_plan(hosts, read_known_costs(hosts, env))))
         found = named.entries(rt, chosen, env)
         known = read_known_costs(found, env)
         planned = plan.make_plan(found, known)
@@ -209,7 +212,7 @@ def build_command(
             render = plan.plan_to_json if as_json else plan.render_plan
             click.echo(render(planned, known, options.parallel).rstrip("\n"))
             return
-        outcome = carry_out(planned, work)
+        outcome = compiled(planned)
         if as_json:
             click.echo(plan.outcome_to_json(outcome))
         if costs_file:
@@ -253,13 +256,13 @@ def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:
     return read_costs(caches, {e.cost_key[0] for e in found})
 
 
-def carry_out(planned: plan.Plan, work: Callable[[plan.Plan, progress.Reporter], plan.Outcome]) -> plan.Outcome:
+def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome]) -> plan.Outcome:
     """Carry out the plan by `work`, with progress on stderr, and say what came of it."""
     total = counted(planned.total, "entry is", "entries are")
     say(f"{planned.cached} of {total} cached already, {len(planned.jobs)} to compile")
     if not planned.jobs:
         return plan.Outcome(planned, 0, (), 0.0)
-    outcome = work(planned, progress.reporter(len(planned.jobs)))
+    outcome = work(progress.reporter(len(planned.jobs)))
     say(plan.render_outcome(outcome))
     return outcome
 

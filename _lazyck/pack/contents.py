@@ -1,6 +1,6 @@
 """The contents of a pack: verified entries, each with its place where it is installed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -70,10 +70,8 @@ def make_packs(entries: Iterable[Entry], per_arch: bool) -> list[Pack]:
     groups: dict[str, list[Entry]] = {}
     for entry in found:
         groups.setdefault(entry.shown_arch if per_arch else "", []).append(entry)
-    return [_pack(group) for _, group in sorted(groups.items())]
-
-
-def _pack(entries: Sequence[Entry]) -> Pack:
-    items = [Item(e.path, PLACE / e.relative.as_posix()) for e in entries]
-    archs = tuple(sorted({e.shown_arch for e in entries}))
-    return Pack(archs, tuple(sorted(items, key=lambda i: str(i.place))))
+    packs = []
+    for _, group in sorted(groups.items()):
+        items = sorted((Item(e.path, PLACE / e.relative.as_posix()) for e in group), key=lambda i: str(i.place))
+        packs.append(Pack(tuple(sorted({e.shown_arch for e in group})), tuple(items)))
+    return packs

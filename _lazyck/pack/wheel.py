@@ -66,18 +66,14 @@ def write_wheels(directory: Path, packs: Sequence[Pack], base: Base, most: int, 
 
 
 def _parts(pack: Pack, base: Base, most: int, host: Sequence[str]) -> list[_Part]:
-    first = f"{base.name}-{arch_in_name(pack.archs)}"
+    archs = [a for joined in pack.archs for a in joined.split("+")]
+    # `gfx942`, `sm90`, `x86_64`, `gfx942-gfx950`
+    first = "-".join([base.name, *(f"sm{a}" if a[0].isdigit() else a for a in archs)])
     packs = list(split(pack, most, len(first) + _SUFFIX))
     others = [f"{first}-{i}" for i in range(2, len(packs) + 1)]
     required = [*others, *(name for name in host if name != first)]
     names = [first, *others]
     return [_Part(first, n, p, tuple(required) if n == first else ()) for n, p in zip(names, packs, strict=True)]
-
-
-def arch_in_name(archs: Sequence[str]) -> str:
-    """Return archs as names of packs spell them: `gfx942`, `sm90`, `x86_64`, `gfx942-gfx950`."""
-    each = [a for joined in archs for a in joined.split("+")]
-    return "-".join(f"sm{a}" if a[0].isdigit() else a for a in each)
 
 
 def split(pack: Pack, most: int, prefix: int) -> Iterator[Pack]:

@@ -47,7 +47,7 @@ class BuildOptions:
 
 
 def build(
-    rt: Path, manifest_file: Path, options: BuildOptions, env: Mapping[str, str], plan: Plan, reporter: Reporter
+    rt: Path, manifest_file: Path, plan: Plan, options: BuildOptions, env: Mapping[str, str], reporter: Reporter
 ) -> Outcome:
     """Do the plan. If it is interrupted (Ctrl-C, SIGTERM, SIGHUP), what has been compiled stays,
     and the outcome says so.
