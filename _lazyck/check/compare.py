@@ -129,14 +129,17 @@ def compare(
                 defined[s.name], source_of[s.name] = s, blob.source
     handles = frozenset().union(*(b.handles for b in blobs))
     facts = _Facts(ahead, lazy, defined, handles, vague, whole)
-    found = [*facts.exports(), *facts.added(), *_aliases(ahead, lazy, blobs), *_copies(lazy, blobs), *_versioned(blobs)]
-    found += [
-        Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in blobs if b.start_up and not b.eager
-    ]
+    found = [*facts.exports(), *facts.added(), *_aliases(ahead, lazy, blobs), *_copies(lazy, blobs)]
+    own = [b for b in blobs if not b.eager]
+    # Versions that a blob's own assembler text gives to its symbols.
+    versioned = ((s.name, b.source) for b in own for s in b.symbols if "@" in s.name)
+    found += [Difference("versioned", *where, "a version (.symver)", "a blob") for where in versioned]
+    found += [Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in own if b.start_up]
     if whole:
         found += [*facts.undefined(), *_dynamic(ahead, lazy)]
     if whole and all(b.is_readable for b in blobs):
-        found += facts.hollow()
+        hollow = sorted(lazy.stubs - defined.keys())
+        found += [Difference("hollow", name, "", "not defined by any blob", "a stub") for name in hollow]
     named = tuple(replace(d, source=d.source or source_of.get(d.name, "")) for d in dict.fromkeys(found))
     unlike = {name for d in named if d.fails for name in d.name.split(" ")}
     counts = Counter(_sort(s, lazy, unlike) for b in blobs for s in b.symbols)
@@ -232,10 +235,6 @@ class _Facts:
             if name not in exported:
                 yield Difference("undefined", name, "", "defined, for the library itself", "undefined")
 
-    def hollow(self) -> Iterator[Difference]:
-        for name in sorted(self.lazy.stubs - self.defined.keys()):
-            yield Difference("hollow", name, "", "not defined by any blob", "a stub")
-
 
 def _by_name(exports: Iterable[Export]) -> dict[str, list[Export]]:
     found: dict[str, list[Export]] = defaultdict(list)
@@ -284,13 +283,6 @@ def _copies(lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
         if name in lazy.offered.names and (name not in exported or lazy.binds_own):
             where = ", ".join(["the library", *sources][:4])
             yield Difference("copies", name, sources[0], "one variable", f"one in each of {where}")
-
-
-def _versioned(blobs: Sequence[BlobObject]) -> Iterator[Difference]:
-    """Yield versions that a lazy blob's own assembler text gives to its symbols."""
-    for blob in blobs:
-        names = (s.name for s in blob.symbols if "@" in s.name and not blob.eager)
-        yield from (Difference("versioned", name, blob.source, "a version (.symver)", "a blob") for name in names)
 
 
 def _dynamic(ahead: Offered, lazy: Lazy) -> Iterator[Difference]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from _lazyck.cache import entries, provenance, pull, push, transfer
+from _lazyck.cache import entries, exchange, provenance, transfer
 from _lazyck.cache.transfer import Outcome, Share, items_of, local_items, select_blobs
 from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, files_option, together
 from _lazyck.config import environment
@@ -120,12 +120,12 @@ def _exchange(verbs: Sequence[str], library: Path | None, blobs: Sequence[str], 
     for verb in verbs:
         if library is None:
             cache, _ = entries.cache_to_read(env)
-            outcomes[verb] = push.push(share, local_items(cache, blobs, profiles), cache)
+            outcomes[verb] = exchange.push(share, local_items(cache, blobs, profiles), cache)
             continue
         found = _entries_of(library, blobs, profiles, how["gpu_archs"], env)
         # The runtime has just verified the entries that the cache has.
         cached = items_of([e for e in found if e.cached])
-        outcomes[verb] = pull.pull(share, found) if verb == "pulled" else push.push(share, cached, None)
+        outcomes[verb] = exchange.pull(share, found) if verb == "pulled" else exchange.push(share, cached, None)
     seconds = time.monotonic() - began
     if as_json:
         rows = {verb.removesuffix("ed"): transfer.to_json(verb, o) for verb, o in outcomes.items()}
