@@ -3,13 +3,14 @@ read from both."""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from _lazyck import abi
 from _lazyck.check.objects import BlobObject, Defined
-from _lazyck.check.offered import Export, Offered
+from _lazyck.check.offered import Offered
 from _lazyck.postbuild.cxx.mangled import is_private
+from _lazyck.postbuild.objects.elf import Symbol
 
 # What can differ, each with a phrase that describes each symbol or entry to somebody who knows
 # nothing of lazyck's internals. These make a check fail.
@@ -166,15 +167,15 @@ class _Facts:
     whole: bool
 
     def exports(self) -> Iterator[Difference]:
-        lazily = _by_name(self.lazy.offered.exports.values())
+        lazily = _versions(self.lazy.offered.exports)
         for key, export in self.ahead.exports.items():
             if not self.whole and export.name not in self.defined:
                 continue
             if key in self.lazy.offered.exports:
-                yield from self._same_name(export, self.lazy.offered.exports[key])
+                yield from self._same_name(key, export, self.lazy.offered.exports[key])
             elif export.name in lazily:
-                others = ", ".join(sorted(e.version or "none" for e in lazily[export.name]))
-                yield Difference("version", key, "", export.version or "none", others)
+                version = key.removeprefix(export.name) or "none"
+                yield Difference("version", key, "", version, ", ".join(sorted(lazily[export.name])))
             else:
                 yield Difference(self._how_lost(export.name), key, "", described(export), "not exported")
 
@@ -189,9 +190,8 @@ class _Facts:
             return "device"
         return "handle" if name in self.handles else "lost"
 
-    def _same_name(self, ahead: Export, lazily: Export) -> Iterator[Difference]:
+    def _same_name(self, key: str, ahead: Symbol, lazily: Symbol) -> Iterator[Difference]:
         is_stub = lazily.name in self.lazy.stubs
-        key = ahead.name + ahead.version
         if ahead.type != lazily.type:
             kind = "ifunc" if is_stub and ahead.type == "IFUNC" else "type"
             yield Difference(kind, key, "", ahead.type, "FUNC (a stub)" if is_stub else lazily.type)
@@ -204,14 +204,14 @@ class _Facts:
             yield Difference("size", key, "", f"{ahead.size} bytes", f"{lazily.size} bytes")
 
     def added(self) -> Iterator[Difference]:
-        known = _by_name(self.ahead.exports.values())
+        known = _versions(self.ahead.exports)
         for key, export in self.lazy.offered.exports.items():
             if export.name in _BY_LINKER:
                 continue
             if export.name in known:
                 if key not in self.ahead.exports and self.whole:
-                    others = ", ".join(sorted(e.version or "none" for e in known[export.name]))
-                    yield Difference("version", key, "", others, export.version or "none")
+                    version = key.removeprefix(export.name) or "none"
+                    yield Difference("version", key, "", ", ".join(sorted(known[export.name])), version)
                 continue
             of_blob = self.defined.get(export.name)
             if of_blob is not None and of_blob.is_hidden:
@@ -230,20 +230,21 @@ class _Facts:
     def undefined(self) -> Iterator[Difference]:
         """Yield symbols that the lazy library lacks although the ahead-of-time library has them, if
         only for itself."""
-        exported = _by_name(self.ahead.exports.values())
+        exported = _versions(self.ahead.exports)
         for name in sorted(self.lazy.offered.undefined & self.ahead.names - self.ahead.undefined):
             if name not in exported:
                 yield Difference("undefined", name, "", "defined, for the library itself", "undefined")
 
 
-def _by_name(exports: Iterable[Export]) -> dict[str, list[Export]]:
-    found: dict[str, list[Export]] = defaultdict(list)
-    for e in exports:
-        found[e.name].append(e)
+def _versions(exports: Mapping[str, Symbol]) -> dict[str, list[str]]:
+    """Return the versions of each name."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for key, e in exports.items():
+        found[e.name].append(key.removeprefix(e.name) or "none")
     return found
 
 
-def described(e: Export) -> str:
+def described(e: Symbol) -> str:
     """Describe an exported symbol in words."""
     types = {"FUNC": "function", "OBJECT": "data", "TLS": "thread-local data", "IFUNC": "function (IFUNC)"}
     size = f" of {e.size} bytes" if e.type in ("OBJECT", "TLS") else ""
@@ -253,7 +254,7 @@ def described(e: Export) -> str:
 def _aliases(ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
     """Yield functions of one blob that share an address ahead of time, but not lazily."""
     exported = {e.name for e in ahead.exports.values()}
-    places = {e.name: e.place for e in lazy.offered.exports.values()}
+    places = {e.name: (e.section, e.value) for e in lazy.offered.exports.values()}
     for blob in blobs:
         groups: dict[tuple[int, int], dict[str, str]] = defaultdict(dict)
         for s in blob.symbols:

@@ -28,35 +28,19 @@ _BASE_VERSION = 1  # a flag: such a version names the file
 
 
 @dataclass(frozen=True)
-class Export:
-    """A dynamic symbol that a library defines.
-
-    `version` is as `nm -D` shows it: "@@V" for the default of several versions, "@V" for another
-    one, an empty string without versions. `place` is the section and the value: two names with one
-    place are aliases.
-    """
-
-    name: str
-    version: str
-    binding: str
-    type: str
-    visibility: str
-    size: int
-    place: tuple[int, int]
-
-
-@dataclass(frozen=True)
 class Offered:
     """A linked library or program.
 
-    `exports` are keyed by name and version. `names` are all symbols that it defines, including
-    those for itself (unless it is stripped). `undefined` are the symbols that it needs from others,
-    and `taken` are those of them that the linker found in a needed library, as their version tells.
+    `exports` are keyed by name and version, which is as `nm -D` shows it: "@@V" for the default of
+    several versions, "@V" for another one, an empty string without versions. `names` are all
+    symbols that it defines, including those for itself (unless it is stripped). `undefined` are the
+    symbols that it needs from others, and `taken` are those of them that the linker found in a
+    needed library, as their version tells.
     `entries` are the dynamic section's tags that occur once, `code` are the kinds of start-up and
     tear-down code, and `flags` are those for the loader.
     """
 
-    exports: Mapping[str, Export]
+    exports: Mapping[str, elf.Symbol]
     names: frozenset[str]
     undefined: frozenset[str]
     taken: frozenset[str]
@@ -90,7 +74,7 @@ def _read(image: elf.ElfImage, file: ELFFile) -> Offered:
     own, others = _version_names(sections)
     numbers = next((s.data() for s in sections if isinstance(s, GNUVerSymSection)), b"")
     versions = struct.unpack(f"<{len(numbers) // 2}H", numbers)
-    exports: dict[str, Export] = {}
+    exports: dict[str, elf.Symbol] = {}
     undefined: set[str] = set()
     taken: set[str] = set()
     for row, s in enumerate(image.symbols(dynamic=True)):
@@ -106,9 +90,7 @@ def _read(image: elf.ElfImage, file: ELFFile) -> Offered:
             continue  # this symbol stands for a version
         elif not s.hidden and index not in others:  # otherwise a program's copy of a library's variable
             at = "@" if number & _HIDDEN_VERSION else "@@"
-            version = at + own[index] if index in own else ""
-            export = Export(s.name, version, s.binding, s.type, s.visibility, s.size, (s.section, s.value))
-            exports[s.name + version] = export
+            exports[s.name + (at + own[index] if index in own else "")] = s
     names = {s.name for s in image.symbols() if s.section != 0 and s.name and s.type not in ("FILE", "SECTION")}
     tags: list[tuple[str, int]] = []
     texts: list[tuple[str, str]] = []
