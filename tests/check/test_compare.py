@@ -21,8 +21,8 @@ needs_clang = pytest.mark.skipif(not shutil.which("clang++-19"), reason="no clan
 
 def export(name: str, version: str = "", *, place: Any = None, **other: Any) -> tuple[str, Symbol]:
     """Return the name with its version, and the symbol."""
-    symbol = Symbol(name, "GLOBAL", "FUNC", *(place or (1, crc32(name.encode()))), 8)
-    return name + version, symbol._replace(**other)
+    section, value = place or (1, crc32(name.encode()))
+    return name + version, Symbol(name, "GLOBAL", "FUNC", section, value, 8)._replace(**other)
 
 
 def library(*exports: tuple[str, Symbol], names: Iterable[str] = (), undefined: Iterable[str] = ()) -> Offered:
