@@ -16,7 +16,7 @@ from _lazyck.layout import Place
 from _lazyck.postbuild.objects.elf import read_shared
 from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild import blob_names
-from _lazyck.prebuild.entries import all_entries, listed
+from _lazyck.prebuild.entries import all_entries, listed, tool
 from _lazyck.quantities import counted, show_size
 from _lazyck.visible import visible
 
@@ -36,11 +36,11 @@ class Trimmed:
     removed_texts: int = 0
 
 
-def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> dict[str, str]:
+def verify(cache: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Read every entry in full. Return the paths of all entries, and of directories that were
     skipped, each with what is wrong with it: an empty string if nothing is. Raises `CommandError`
     if that cannot be done."""
-    what, argv = "verifying the cache", [str(rt), "verify", str(cache)]
+    what, argv = "verifying the cache", [str(tool(env)), "verify", str(cache)]
     result = proc.run(argv, env=env)
     found = {str(r.get("path", "")): str(r.get("problem") or "") for r in _rows(what, argv, result)}
     if result.status not in (0, 1) or (result.status == 1 and not any(found.values())):
@@ -51,7 +51,7 @@ def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> dict[str, str]:
 Expected = dict[tuple[str, str], tuple[Path, Sequence[str]]]
 
 
-def expected_symbols(rt: Path, libraries: Iterable[Path], env: Mapping[str, str]) -> Expected:
+def expected_symbols(libraries: Iterable[Path], env: Mapping[str, str]) -> Expected:
     """Return what lazy libraries (or manifest files) expect of the entries of their blobs, for any
     archs: the library and the symbols, by the library's directory below `v1` and the name of the
     file. Raises `LazyckError`."""
@@ -59,7 +59,7 @@ def expected_symbols(rt: Path, libraries: Iterable[Path], env: Mapping[str, str]
     for library in libraries:
         manifest = read_manifest(library)
         symbols = {b.name: b.symbols for b in manifest.blobs}
-        for e in all_entries(rt, library, blob_names.select(manifest, [], True), "", env):
+        for e in all_entries(tool(env), library, blob_names.select(manifest, [], True), "", env):
             wanted[Place.of(e.path).library, e.path.name] = library, symbols[e.name]
     return wanted
 
@@ -81,7 +81,6 @@ def check_symbols(found: Mapping[str, str], wanted: Expected) -> dict[str, str]:
 
 
 def trim(
-    rt: Path,
     cache: Path,
     max_size: int | None,
     older_than: int | None,
@@ -95,7 +94,7 @@ def trim(
     With `only`, just the entries of these paths, and the entries in the directories of these paths,
     are considered. Raises `CommandError`.
     """
-    what, argv = "trimming the cache", [str(rt), "trim", str(cache)]
+    what, argv = "trimming the cache", [str(tool(env)), "trim", str(cache)]
     argv += ["--max-size", str(max_size)] if max_size is not None else []
     argv += ["--older-than", str(older_than)] if older_than is not None else []
     argv += ["--dry-run"] if dry_run else []

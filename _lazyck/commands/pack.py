@@ -4,6 +4,7 @@ import io
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -132,19 +133,12 @@ def gather(
     for file, chosen in libraries:
         found = all_entries(rt, file, chosen, gpu_archs, env)
         if jobs and not all(e.cached for e in found):
-            compile_missing(rt, file, found, local.BuildOptions(jobs), env)
+            planned = make_plan(found, read_known_costs(found, env))
+            finish(told(planned, partial(local.build, rt, file, planned, local.BuildOptions(jobs), env)))
             # The host units, which may be new, tell the keys of their kernels.
             found = all_entries(rt, file, chosen, gpu_archs, env)
         entries += found
     return entries
-
-
-def compile_missing(
-    rt: Path, file: Path, found: list[Entry], options: local.BuildOptions, env: Mapping[str, str]
-) -> None:
-    """Compile those of the entries found that are not cached. Raises `BuildError` if one fails."""
-    plan = make_plan(found, read_known_costs(found, env))
-    finish(told(plan, lambda reporter: local.build(rt, file, plan, options, env, reporter)))
 
 
 def tell(made: Path, pack: Pack, libraries: Sequence[str]) -> None:

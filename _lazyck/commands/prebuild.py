@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -185,15 +185,10 @@ def build_command(
         rt = tool(env)
 
         def compiled(planned: plan.Plan) -> plan.Outcome:
-            def work(reporter: progress.Reporter) -> plan.Outcome:
-                if not executor:
-                    return local.build(rt, library, planned, options, env, reporter)
-                return executors.build_on(
-                    executor, library, chosen.manifest, planned, env, reporter,
-                    named_by="--executor", jobs=jobs, keeps_going=keep_going,
-                )  # fmt: skip
-
-            return told(planned, work)
+            if not executor:
+                return told(planned, partial(local.build, rt, library, planned, options, env))
+            farm = partial(executors.build_on, named_by="--executor", jobs=jobs, keeps_going=keep_going)
+            return told(planned, partial(farm, executor, library, chosen.manifest, planned, env))
 
         if preambles:
             to_compile = plan.make_plan(named.entries(rt, chosen, env), Costs({}))

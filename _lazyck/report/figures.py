@@ -75,11 +75,6 @@ class Coverage:
         ones."""
         return self.blobs * self.mean_seconds
 
-    @property
-    def spent_seconds(self) -> float:
-        """What compiling the compiled blobs takes."""
-        return self.compiled * self.mean_seconds
-
 
 @dataclass(frozen=True)
 class Run:
@@ -98,6 +93,9 @@ class Lane:
 
     label: str
     threads: tuple[tuple[Event, ...], ...]
+
+
+_Placed = tuple[tuple[int, str, float], Lane]  # with what decides about the lane's place
 
 
 def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_bytes: int, made: float) -> Summary:
@@ -179,19 +177,12 @@ def growth(events: Sequence[Event], most: int = 600) -> list[tuple[float, int]]:
 
 def runs(events: Sequence[Event]) -> list[Run]:
     """Return the runs in the period, which is cut where nothing happened for half an hour."""
-    groups: list[list[Event]] = []
-    end = 0.0
+    found: list[Run] = []
     for e in events:
-        if not groups or e.start > end + _IDLE:
-            groups.append([])
-            end = 0.0
-        groups[-1].append(e)
-        end = max(end, e.start + e.seconds)
-    found = []
-    for group in groups:
-        compiles = [e for e in group if e.kind == "compile"]
-        last = max(e.start + e.seconds for e in group)
-        found.append(Run(group[0].start, last, len(compiles), sum(e.seconds for e in compiles)))
+        run = found.pop() if found and e.start <= found[-1].end + _IDLE else Run(e.start, e.start, 0, 0)
+        compiles, seconds = (1, e.seconds) if e.kind == "compile" else (0, 0)
+        end = max(run.end, e.start + e.seconds)
+        found.append(Run(run.start, end, run.compiles + compiles, run.compile_seconds + seconds))
     return found
 
 
@@ -201,28 +192,25 @@ def lanes(events: Sequence[Event]) -> list[Lane]:
     processes: dict[tuple[str, int, int], list[Event]] = defaultdict(list)
     for e in events:
         processes[e.host, e.rank, e.pid].append(e)
-    short: dict[str, list[list[Event]]] = defaultdict(list)
-    for (host, rank, _), own in processes.items():
-        if _is_short(rank, own):
-            short[host].append(own)
-    short = {host: those for host, those in short.items() if len(those) > _MANY_PROCESSES}
-    found: list[tuple[tuple[int, str, float], Lane]] = []
+    found: list[_Placed] = []
+    short: dict[str, list[tuple[list[Event], _Placed]]] = defaultdict(list)
     for (host, rank, pid), own in processes.items():
-        if host in short and _is_short(rank, own):
-            continue
         rank_text = f"rank {rank} · " if rank >= 0 else ""
         order = rank if rank >= 0 else _RANKLESS
-        found.append(((order, host, own[0].start), Lane(f"{rank_text}{host or '?'} · pid {pid}", _by_thread(own))))
+        lane = (order, host, own[0].start), Lane(f"{rank_text}{host or '?'} · pid {pid}", _by_thread(own))
+        if rank < 0 and len(own) <= _SHORT_LIVED:
+            short[host].append((own, lane))
+        else:
+            found.append(lane)
     for host, those in short.items():
-        for row in _packed(those):
+        if len(those) <= _MANY_PROCESSES:
+            found += [lane for _, lane in those]
+            continue
+        for row in _packed(own for own, _ in those):
             members = len({e.pid for e in row})
             label = f"{host or '?'} · {members} process{'es' if members > 1 else ''}"
             found.append(((_RANKLESS, host, row[0].start), Lane(label, (tuple(row),))))
     return [lane for _, lane in sorted(found, key=lambda f: f[0])]
-
-
-def _is_short(rank: int, events: Sequence[Event]) -> bool:
-    return rank < 0 and len(events) <= _SHORT_LIVED
 
 
 def _by_thread(events: Sequence[Event]) -> tuple[tuple[Event, ...], ...]:
