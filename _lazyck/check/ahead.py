@@ -87,10 +87,6 @@ class AheadOfTime:
         self._archives = [self._read_archive(n, name) for n, name in enumerate(self.project.archives)]
         self.units = (*direct, *(m for members in self._archives for m in members if isinstance(m, Unit)))
 
-    def remove(self) -> None:
-        """Remove everything that was made."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     def _read_archive(self, number: int, copy: str) -> list[Unit | Path]:
         """Return what is in an archive that is made anew: the units of its blobs, and files, which
         are written, with its other code."""
