@@ -10,13 +10,12 @@ from _lazyck.cache import sweep
 from _lazyck.cache.share import Messages, Share, items_of, open_remote
 from _lazyck.cache.transfer import Item, Outcome, Reporter, add_up, run
 from _lazyck.costs import keep_guess
-from _lazyck.directory import directory_below
+from _lazyck.directory import directory_below, staging
 from _lazyck.errors import LazyckError
 from _lazyck.layout import root_of
 from _lazyck.prebuild.entries import Entry
 from _lazyck.remote import EntryName, Listener, Remote
 from _lazyck.remote.record import Record
-from _lazyck.staging import Staging
 
 PULLED = "pulled"
 _BATCH = 64  # entries that are verified and published together
@@ -52,7 +51,7 @@ class _Puller:
         if self._share.dry_run:
             return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
         root = batch[0].root
-        with Staging(root, "pull") as stage:
+        with staging(root, "pull") as stage:
             staged = [Item(i.entry, stage / abi.CACHE_VERSION / i.entry.name) for i in items_of(batch)]
             outcomes = run(staged, self._fetch, self._share.jobs, self._reporter)
             fetched = {name for o in outcomes for name in o.done}
