@@ -18,7 +18,6 @@ from _lazyck.prebuild.entries import Entry, tool
 from _lazyck.remote import Remote
 from _lazyck.remote.provenance import read_making
 from _lazyck.remote.record import Record
-from _lazyck.staging import Staging
 
 _BATCH = 64  # entries that are verified and published together
 
@@ -49,7 +48,7 @@ class _Puller:
         if self._share.dry_run:
             return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
         root = batch[0].root
-        with Staging(root, "pull") as stage:
+        with staging(root, "pull") as stage:
             staged = [Item(i.entry, stage / abi.CACHE_VERSION / i.entry.name) for i in items_of(batch)]
             outcomes = run(staged, self._fetch, self._share.jobs, self._reporter)
             if not any(o.done for o in outcomes):
