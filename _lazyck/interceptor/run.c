@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,10 @@ bool read_output(char** argv, int stream, const Conf* asking, Buffer* out, int* 
     int ends[2];
     char part[1 << 16];
     if (pipe(ends)) return false;
+    // A build tool may ignore the end of its children. The system would then forget the status.
+    void (*before)(int) = signal(SIGCHLD, SIG_DFL);
     pid_t child = fork();
+    if (child <= 0) signal(SIGCHLD, before);
     if (child < 0) return false;
     if (!child) {
         int nothing = asking ? open("/dev/null", O_RDWR) : -1;
@@ -182,5 +186,6 @@ void run_real(const Conf* conf, char* const* args) {
 
 void run_postbuild(const Conf* conf, const char* record) {
     clean_environment(conf);
+    signal(SIGCHLD, SIG_DFL);  // else Python takes every compile for a successful one
     start((char*[]){(char*)conf->python, "-I", "-c", (char*)conf->bootstrap, (char*)record, NULL});
 }
