@@ -32,22 +32,17 @@ static void check_depth(const Conf* conf) {
 }
 
 static void clean_path(const Conf* conf) {
-    const char* path = getenv("PATH");
-    if (!path) return;
+    if (!getenv("PATH")) return;
     Buffer b = {0};
     append(&b, "", 0);
-    bool first = true;
-    for (;;) {
-        size_t n = strcspn(path, ":");
-        char* dir = copy_text(path, n);
-        while (n > 1 && dir[n - 1] == '/') dir[--n] = 0;
-        if (!holds(&conf->shim_dirs, dir)) {
-            if (!first) append_text(&b, ":");
-            append_text(&b, map_text(&conf->path_map, dir));
-            first = false;
-        }
-        path += strcspn(path, ":");
-        if (!*path++) break;
+    const char* lead = "";
+    for (char** dir = split(getenv("PATH"), ":"); *dir; dir++) {
+        size_t n = strlen(*dir);
+        while (n > 1 && (*dir)[n - 1] == '/') (*dir)[--n] = 0;
+        if (holds(&conf->shim_dirs, *dir)) continue;
+        append_text(&b, lead);
+        append_text(&b, map_text(&conf->path_map, *dir));
+        lead = ":";
     }
     setenv("PATH", b.data, 1);
 }
