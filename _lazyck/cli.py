@@ -106,7 +106,7 @@ def cli(context: click.Context) -> None:
 
 def main() -> NoReturn:
     """Run the command line. Only this function turns an error into an exit status."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, `subprocess` takes every status for 0
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, Python takes every status for 0
     try:
         cli.main(prog_name="lazyck", standalone_mode=False)
         sys.exit(0)

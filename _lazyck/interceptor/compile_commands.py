@@ -17,7 +17,7 @@ from _lazyck.files import write_atomic
 from _lazyck.interceptor import launch
 from _lazyck.quantities import counted
 from _lazyck.records import decode_records
-from _lazyck.toolchains import ALL, HOST, tool_names
+from _lazyck.toolchains import ALL, HOST
 
 NAME = "compile_commands.json"
 UNKNOWN = "unknown-compiler"
@@ -190,6 +190,8 @@ def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[st
 
 
 def _says_output(compiler: str, words: Sequence[str]) -> bool:
-    table = tool_names.toolchain_of(compiler, (*ALL, HOST)).table
+    name = os.path.basename(compiler)
+    known = (t for t in ALL if any(name == tool or name.startswith(f"{tool}-") for tool in t.tools))
+    table = next(known, HOST).table
     # the contents of a response file are not known here
     return any(item.role in (Role.OUTPUT, Role.RESPONSE) or item.words[0][:1] == "@" for item in table.split(words))

@@ -26,7 +26,7 @@ def is_nvcc(words: Sequence[str]) -> bool:
 def find(env: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
     """Return the home and the compiler's words of the CUDA that a build with `env` would use, or
     None."""
-    compiler = lookup.without_launchers(lookup.resolve("CUDACXX", env))
+    compiler = lookup.compiler_of("CUDACXX", env)
     if compiler and not is_nvcc(compiler):
         compiler = ()
     homes = [h for h in (env.get(v, "") for v in HOME_ENV) if h]

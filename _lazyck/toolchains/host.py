@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from _lazyck import abi, proc
 from _lazyck.errors import ToolchainError
-from _lazyck.toolchains import host_text, llvm, lookup, tool_names
+from _lazyck.toolchains import host_text, llvm, lookup
 from _lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for
 from _lazyck.toolchains.check import Check, State, install_line
 from _lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
@@ -62,14 +62,11 @@ class HostToolchain(GnuToolchain):
         return (seed,) if accepts((base[0],), (seed,), "c++") else ()
 
     def find(self, env: Mapping[str, str]) -> Found | None:
-        words = lookup.without_launchers(lookup.resolve("CXX", env))
-        if not words:
-            path = next((p for p in (lookup.which(t, env) for t in self.tools[:3]) if p), None)
-            words = (path,) if path else ()
+        words = lookup.compiler_of("CXX", env, self.tools[:3])
         return Found(self, "", words) if words else None
 
     def versioned(self, env: Mapping[str, str]) -> list[str]:
-        return tool_names.host_names(env)
+        return lookup.host_names(env)
 
     def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
         """Return a C++ compiler (argv prefix) that makes code for `machine`: the one that `find`

@@ -50,10 +50,10 @@ class LlvmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {LANGUAGE: "", "none": "", "c": "host", "c++": "host", "hip": "rocm"}
 
     def find(self, env: Mapping[str, str]) -> Found | None:
-        words = lookup.without_launchers(lookup.resolve("CLANG", env))
-        path = next((p for n in lookup.with_versions(("clang",), env) if (p := lookup.which(n, env))), None)
-        path = path or _working_irc(env)
-        return Found(self, "", words or ((path,) if path else ())) if words or path else None
+        words = lookup.compiler_of("CLANG", env, lookup.with_versions(("clang",), env))
+        if not words and (path := irc(env)) and proc.run([path, "--version"], env=env).status == 0:
+            words = (path,)
+        return Found(self, "", words) if words else None
 
     def searched(self) -> str:
         return f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
@@ -101,11 +101,6 @@ def irc(env: Mapping[str, str]) -> str | None:
     """Return lazyck-irc from PATH, or from the directory of this Python's programs."""
     beside = str(Path(sys.executable).parent / IRC)
     return lookup.which(IRC, env) or (beside if lookup.is_program(beside) else None)
-
-
-def _working_irc(env: Mapping[str, str]) -> str | None:
-    path = irc(env)
-    return path if path and proc.run([path, "--version"], env=env).status == 0 else None
 
 
 def _try_module(compiler: Sequence[str], env: Mapping[str, str]) -> Check:

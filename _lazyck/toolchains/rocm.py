@@ -69,15 +69,13 @@ class RocmToolchain(GnuToolchain):
     _dropped = GnuToolchain._dropped | _ARCH_OPTIONS | {"--no-offload-arch", "--no-cuda-gpu-arch"}
 
     def find(self, env: Mapping[str, str]) -> Found | None:
-        named = lookup.without_launchers(lookup.resolve("HIPCC", env))
+        named = lookup.compiler_of("HIPCC", env)
         for home in (env.get(v, "") for v in self.home_env):
             for candidate in (home, places.whole_home(home)[0]) if home else ():
                 found = self._at(candidate, named)
                 if found:
                     return found
-        path = None if named else lookup.which("hipcc", env)
-        words = named or ((path,) if path else ())
-        if words:
+        if words := lookup.compiler_of("HIPCC", env, ("hipcc",)):
             home = places.home_of_program(words[0], env)
             # For a console script of pip's packages, use the compiler that it starts.
             real = places.hipcc_in(home) if "/_rocm_sdk_" in home and not named else ""
@@ -89,9 +87,7 @@ class RocmToolchain(GnuToolchain):
         return Found(self, str(Path(home).absolute()), named or (path,)) if path else None
 
     def _by_clang(self, env: Mapping[str, str]) -> Found | None:
-        words = lookup.without_launchers(lookup.resolve("HIPCXX", env))
-        path = None if words else lookup.which("amdclang++", env)
-        words = words or ((path,) if path else ())
+        words = lookup.compiler_of("HIPCXX", env, ("amdclang++",))
         return Found(self, places.home_of_program(words[0], env), words) if words else None
 
     def searched(self) -> str:
