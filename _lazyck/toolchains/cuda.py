@@ -15,7 +15,7 @@ from _lazyck.errors import BuildError, CommandError, UsageError
 from _lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, nvcc_options
 from _lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain, accepts
 from _lazyck.toolchains.check import Check, State, output_of
-from _lazyck.toolchains.gnu import TABLE, own_library_items
+from _lazyck.toolchains.gnu import TABLE, GnuToolchain, own_library_items
 from _lazyck.toolchains.options import Item, join
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
@@ -65,16 +65,8 @@ class CudaToolchain(Toolchain):
         "CUDAFE_FLAGS",
         "PTXAS_FLAGS",
         "LIBRARIES",
-        # A host compiler that is clang reads these.
-        "CCC_OVERRIDE_OPTIONS",
-        "CLANG_NO_DEFAULT_CONFIG",
-        "CPATH",
-        "C_INCLUDE_PATH",
-        "CPLUS_INCLUDE_PATH",
-        "COMPILER_PATH",
-        "GCC_EXEC_PREFIX",
-        "LIBRARY_PATH",
-        "SOURCE_DATE_EPOCH",
+        # The host compiler reads these.
+        *(name for name in GnuToolchain.flag_env if name != "OBJC_INCLUDE_PATH"),
     )
     prepend_env = ("NVCC_PREPEND_FLAGS",)
     append_env = ("NVCC_APPEND_FLAGS",)
@@ -85,7 +77,6 @@ class CudaToolchain(Toolchain):
     languages: ClassVar[Mapping[str, str]] = {"cu": "cuda", "c++": "cuda", "c": "cuda"}
     arch_flags = ("-gencode", f"arch=compute_{abi.PH_ARCH},code=sm_{abi.PH_ARCH}")
     table = nvcc_options.TABLE
-    has_units = True
     unit_globs = ("*.cu",)
     entry_verb = "entry"
     # With --threads, nvcc 12.4's --dryrun tries to read the output of its own steps, and fails.

@@ -157,10 +157,7 @@ class GnuToolchain(Toolchain):
     source_suffixes: tuple[str, ...] = SOURCES
     languages: ClassVar[Mapping[str, str]] = LANGUAGES
     flag_env: tuple[str, ...] = (
-        "CPATH",
-        "C_INCLUDE_PATH",
-        "CPLUS_INCLUDE_PATH",
-        "OBJC_INCLUDE_PATH",
+        *Toolchain.header_env,
         "CCC_OVERRIDE_OPTIONS",
         "CLANG_NO_DEFAULT_CONFIG",
         "COMPILER_PATH",

@@ -32,6 +32,7 @@ class HostToolchain(GnuToolchain):
         "pacman": "pacman -S gcc",
         "apk": "apk add g++",
     }
+    default_arch = platform.machine()
     # CUDAHOSTCXX is nvcc's host compiler, with which CMake links CUDA targets.
     compiler_env = ("CXX", "CC", "CUDAHOSTCXX")
     # clang itself compiles HIP and LLVM IR; such a blob follows the recipes of rocm or llvm. There
@@ -99,9 +100,6 @@ class HostToolchain(GnuToolchain):
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         return llvm.reads_ir(compiler[0]) if kind in (*llvm.SUFFIXES, llvm.LANGUAGE) else True
-
-    def default_arch(self) -> str:
-        return platform.machine()
 
 
 HOST = HostToolchain()

@@ -9,30 +9,24 @@ from _lazyck.toolchains.options import OptionTable, Rule, rules_of
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
 
-# Long and short names of the options that take a value.
+# Long and short names of the options that take a value. A long one alone is short with one dash.
 _VALUES = (
     "--pre-include -include;--library -l;--define-macro -D;--undefine-macro -U;--include-path -I;"
     "--system-include -isystem;--library-path -L;--output-directory -odir;--compiler-bindir -ccbin;"
-    "--archiver-binary -arbin;--cudart -cudart;--cudadevrt -cudadevrt;--libdevice-directory -ldir;"
-    "--target-directory -target-dir;--optimization-info -opt-info;--optimize -O;--Ofast-compile -Ofc;--dopt -dopt;"
-    "--ftemplate-backtrace-limit -ftemplate-backtrace-limit;--ftemplate-depth -ftemplate-depth;--x -x;--std -std;"
-    "--machine -m;--compiler-options -Xcompiler;--linker-options -Xlinker;--archive-options -Xarchive;"
-    "--ptxas-options -Xptxas;--nvlink-options -Xnvlink;--fatbin-options -Xfatbin;--nvvm-options -Xcicc;"
-    "--static-global-template-stub -static-global-template-stub;"
-    "--device-entity-has-hidden-visibility -device-entity-has-hidden-visibility;--threads -t;"
-    "--split-compile -split-compile;--split-compile-extended -split-compile-extended;"
-    "--fdevice-time-trace -fdevice-time-trace;--keep-dir -keep-dir;--time -time;--run-args -run-args;"
+    "--archiver-binary -arbin;--cudart;--cudadevrt;--libdevice-directory -ldir;--target-directory -target-dir;"
+    "--optimization-info -opt-info;--optimize -O;--Ofast-compile -Ofc;--dopt;--ftemplate-backtrace-limit;"
+    "--ftemplate-depth;--x;--std;--machine -m;--compiler-options -Xcompiler;--linker-options -Xlinker;"
+    "--archive-options -Xarchive;--ptxas-options -Xptxas;--nvlink-options -Xnvlink;--fatbin-options -Xfatbin;"
+    "--nvvm-options -Xcicc;--static-global-template-stub;--device-entity-has-hidden-visibility;--threads -t;"
+    "--split-compile;--split-compile-extended;--fdevice-time-trace;--keep-dir;--time;--run-args;"
     "--input-drive-prefix -idp;--dependency-drive-prefix -ddp;--drive-prefix -dp;--gpu-architecture -arch;"
-    "--gpu-code -code;--generate-code -gencode;--relocatable-device-code -rdc;--entries -e;"
-    "--maxrregcount -maxrregcount;--ftz -ftz;--prec-div -prec-div;--prec-sqrt -prec-sqrt;--fmad -fmad;"
-    "--default-stream -default-stream;--Werror -Werror;--qpp-config -qpp-config;--diag-error -diag-error;"
-    "--diag-suppress -diag-suppress;--diag-warn -diag-warn;--host-linker-script -hls;"
-    "--brief-diagnostics -brief-diag;--jump-table-density -jtd;--device-stack-protector -device-stack-protector;"
-    "--compress-mode -compress-mode;--frandom-seed -frandom-seed;--sanitize -sanitize;--options-file -optf;"
-    "--output-file -o;--dependency-output -MF;--dependency-target-name -MT;--maxregcount -maxregcount;"
-    "--compiler-library -cclib;--machine-options -march;--tile-preview -tile-preview;--tileiras-options -Xtileiras;"
-    "--stdlib -stdlib;--apply-controls -apply-controls;--nvprune-options -Xnvprune;--fmax-errors -fmax-errors;"
-    "--fdevice-time-trace-granularity -fdevice-time-trace-granularity;--fdevice-sanitize -fdevice-sanitize"
+    "--gpu-code -code;--generate-code -gencode;--relocatable-device-code -rdc;--entries -e;--maxrregcount;--ftz;"
+    "--prec-div;--prec-sqrt;--fmad;--default-stream;--Werror;--qpp-config;--diag-error;--diag-suppress;--diag-warn;"
+    "--host-linker-script -hls;--brief-diagnostics -brief-diag;--jump-table-density -jtd;--device-stack-protector;"
+    "--compress-mode;--frandom-seed;--sanitize;--options-file -optf;--output-file -o;--dependency-output -MF;"
+    "--dependency-target-name -MT;--maxregcount;--compiler-library -cclib;--machine-options -march;--tile-preview;"
+    "--tileiras-options -Xtileiras;--stdlib;--apply-controls;--nvprune-options -Xnvprune;--fmax-errors;"
+    "--fdevice-time-trace-granularity;--fdevice-sanitize"
 )
 _ROLES = {
     "-o": Role.OUTPUT,
@@ -79,8 +73,8 @@ _ROWS = (
 def pairs() -> Iterable[tuple[str, str]]:
     """Yield the long and the short name of every option that takes a value."""
     for pair in _VALUES.split(";"):
-        long, short = pair.split()
-        yield long, short
+        long, _, short = pair.partition(" ")
+        yield long, short or long[1:]
 
 
 def rules() -> Iterable[Rule]:
