@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from _lazyck.abi import Mode, Role
 from _lazyck.toolchains.gnu import PROFILING
-from _lazyck.toolchains.options import OptionTable, Rule, rules_of
+from _lazyck.toolchains.options import OptionTable
 
 E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
 
@@ -46,6 +46,15 @@ _ROLES = {
 }
 _ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
 _RDC = "relocatable-device-code"
+
+
+def pairs() -> Iterable[tuple[str, str]]:
+    """Yield the long and the short name of every option that takes a value."""
+    for pair in _VALUES.split(";"):
+        long, _, short = pair.partition(" ")
+        yield long, short or long[1:]
+
+
 _ROWS = (
     (E, Role.REFUSE, "--preprocess -E", "preprocess"),
     (E, Role.REFUSE, "--ptx -ptx --cuda -cuda --cubin -cubin --fatbin -fatbin --optix-ir -optix-ir", "other-output"),
@@ -67,33 +76,20 @@ _ROWS = (
     (E, Role.DEPEND_PHONY, "--generate-dependency-targets -MP", ""),
     # These begin like an option of one character with its value joined to it.
     (E, Role.FLAG, "-lineinfo -link -Ofast -Dryrun", ""),
+    *(
+        (mode, _ROLES.get(short, Role.FLAG), text + end, _RDC if short == "-rdc" else "")
+        for long, short in pairs()
+        for text in (long, short)
+        for mode, end in ((S, ""), (P, "="))
+    ),
+    *((P, _ROLES.get(text, Role.FLAG), text, "") for text in _ONE_CHARACTER),
+    # The bare spelling is used where unknown options are forwarded. The shim puts words for the
+    # host compiler behind -Xcompiler.
+    *(
+        (mode, Role.REFUSE_COMPILE, f"{before}{text}{end}", "profiling")
+        for text in PROFILING.split()
+        for before in ("", "-Xcompiler,")
+        for mode, end in ((E, ""), (P, "="))
+    ),
 )
-
-
-def pairs() -> Iterable[tuple[str, str]]:
-    """Yield the long and the short name of every option that takes a value."""
-    for pair in _VALUES.split(";"):
-        long, _, short = pair.partition(" ")
-        yield long, short or long[1:]
-
-
-def rules() -> Iterable[Rule]:
-    """Yield the rules of nvcc's table."""
-    for long, short in pairs():
-        role = _ROLES.get(short, Role.FLAG)
-        reason = _RDC if role is Role.REFUSE_IF_TRUE else ""
-        for text in (long, short):
-            yield Rule(text, S, role, reason)
-            yield Rule(text + "=", P, role, reason)
-        if short in _ONE_CHARACTER:
-            yield Rule(short, P, role)
-    yield from rules_of(_ROWS)
-    for text in PROFILING.split():
-        # The bare spelling is used where unknown options are forwarded. The shim puts words for the
-        # host compiler behind -Xcompiler.
-        for spelled in (text, f"-Xcompiler,{text}"):
-            yield Rule(spelled, E, Role.REFUSE_COMPILE, "profiling")
-            yield Rule(spelled + "=", P, Role.REFUSE_COMPILE, "profiling")
-
-
-TABLE = OptionTable(rules())
+TABLE = OptionTable(_ROWS)
