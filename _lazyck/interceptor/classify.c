@@ -344,6 +344,11 @@ static const char* decide(const Conf* conf, Command* cmd, Verdict* verdict, cons
 Verdict classify(const Conf* conf, Command* cmd, const char* cwd) {
     Verdict verdict = {.action = k_pass, .toolchain = conf->toolchain};
     parse(conf, cmd);
+    if (!cmd->output && cmd->other_output && *cmd->other_output) {
+        cmd->output = cmd->other_output;
+        push(&cmd->args, "-o");
+        push(&cmd->args, cmd->output);
+    }
     if (cmd->compiles) parse_environment(conf, cmd);
     verdict.reason = decide(conf, cmd, &verdict, cwd);
     if (verdict.action == k_pass) {

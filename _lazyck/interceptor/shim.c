@@ -61,8 +61,8 @@ static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, c
     run_postbuild(conf, path);
 }
 
-// Handles `lazyck-launch --defer <compiler> <words>`: defers, or prints why not, and never runs the
-// compiler.
+// Handles `lazyck-launch --defer <output> <compiler> <words>`: defers, or prints why not, and never
+// runs the compiler.
 static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
     if (verdict->action != k_defer) {
         // a blob too: the real compiler would report that its source is missing
@@ -120,6 +120,7 @@ int main(int argc, char** argv) {
         bool sees_links = runs_nothing = *args && !strcmp(*args, "--defer");
         if (!sees_links) sees_links = *args && !strcmp(*args, "--links");
         if (sees_links) args++;
+        if (runs_nothing && *args) cmd.other_output = *args++;
         if (!*args) return usage();
         if (!become_compiler(&conf, &args, runs_nothing)) {
             Verdict unknown = unknown_compiler(&conf, args);

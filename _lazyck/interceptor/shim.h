@@ -61,6 +61,7 @@ typedef struct {
     List includes;  // directories and forced headers, each after the letter of its role
     List sources;   // sources that it compiles, absolute
     const char *output, *language, *depfile, *host_compiler, *target;
+    const char* other_output;               // the output if the words name none; empty or NULL if unknown
     const char *refusal, *compile_refusal;  // reason codes, or NULL
     bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
     bool has_other_includes;  // options may lead to headers in a way that the shim does not follow
