@@ -26,7 +26,7 @@ from _lazyck.postbuild.link.relink import RUNTIME
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories
 from _lazyck.postbuild.objects.reveal import private_name, reveal
-from _lazyck.toolchains import tool_names
+from _lazyck.toolchains import lookup
 from _lazyck.toolchains.options import Item
 
 
@@ -90,7 +90,7 @@ def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
         words += ["-Xlinker", "-soname", "-Xlinker", soname]
     if not inputs.shared:
         words += ["-Xlinker", "--export-dynamic"]
-    if tool_names.is_c_driver(link.call.tool):
+    if lookup.is_c_driver(link.call.tool):
         words.append("-lstdc++")
     return [*words, "-ldl", "-lpthread"]
 
