@@ -4,7 +4,7 @@ A function that `-fvisibility=hidden` keeps within its library is bound there, w
 libraries define. A lazy library and its blobs are several files, and the loader binds them by name.
 So the function gets a name that no other library has. The runtime gives it to the symbols of the
 blobs' objects, both where they define such a function and where they refer to it
-(runtime/src/compile/private_names.cpp). A stub has the private name and the plain one, and so has
+(runtime/src/store/private_names.cpp). A stub has the private name and the plain one, and so has
 what the library's own objects hide.
 """
 
