@@ -137,6 +137,14 @@ class ManifestView {
     std::shared_ptr<const std::vector<PartRow>> m_parts;  // null: the rows are the manifest's own
 };
 
+// The row of a manifest that describes a blob.
+struct ManifestRow {
+    const ManifestView& manifest;
+    std::uint32_t index;
+
+    BlobRow blob() const { return manifest.blob(index); }
+};
+
 // Returns the line of a host unit's table that describes the row. It begins with `*` for all
 // kernels, and is empty for a blob.
 std::string kernel_of(const BlobRow& blob);
