@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from _lazyck.commands.prebuild import JOBS, blob_options, finish, parallel_compiles, read_known_costs, run, selection
+from _lazyck.commands.prebuild import JOBS, blob_options, finish, parallel_compiles, read_known_costs, selection, told
 from _lazyck.commands.quiet import QUIET
 from _lazyck.config import environment
 from _lazyck.errors import UsageError
@@ -20,8 +20,8 @@ from _lazyck.pack.wheel import write_wheels
 from _lazyck.prebuild import blob_names
 from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import Entry, all_entries, tool
-from _lazyck.prebuild.local import BuildOptions
 from _lazyck.prebuild.plan import make_plan
+from _lazyck.prebuild.run import Local, Request
 from _lazyck.quantities import parse_size, show_size
 from _lazyck.terminal import is_quiet
 
@@ -146,11 +146,19 @@ def gather(
     for file, chosen in libraries:
         found = all_entries(rt, file, chosen, gpu_archs, env)
         if jobs and not all(e.cached for e in found):
-            finish(run(rt, file, make_plan(found, read_known_costs(found, env)), BuildOptions(jobs), env, False))
+            compile_missing(rt, file, chosen, found, jobs, env)
             # The host units, which may be new, tell the keys of their kernels.
             found = all_entries(rt, file, chosen, gpu_archs, env)
         entries += found
     return entries
+
+
+def compile_missing(
+    rt: Path, file: Path, chosen: Selection, found: list[Entry], jobs: int, env: Mapping[str, str]
+) -> None:
+    """Compile those of the entries found that are not cached. Raises `BuildError` if one fails."""
+    plan = make_plan(found, read_known_costs(found, env))
+    finish(told(plan, lambda reporter: Local(rt, Request(file, chosen.manifest, plan, env, reporter), jobs).build()))
 
 
 def tell(made: Path, pack: Pack, libraries: Sequence[str]) -> None:

@@ -18,9 +18,10 @@ from _lazyck.errors import BuildError, UsageError
 from _lazyck.manifest import Manifest
 from _lazyck.postbuild.cxx.demangle import all_readable
 from _lazyck.postbuild.objects.embedded import read_manifest
-from _lazyck.prebuild import blob_names, executors, forecast, listing, local, output, plan, progress
+from _lazyck.prebuild import blob_names, forecast, listing, output, plan, progress
 from _lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from _lazyck.prebuild.preambles import make_preambles
+from _lazyck.prebuild.run import Local, Request, build_on
 from _lazyck.prebuild.schedule import Fleet
 from _lazyck.quantities import counted, parse_size
 from _lazyck.terminal import say
@@ -189,7 +190,7 @@ def build_command(
         )
     if launcher is not None:
         env[abi.ENV_LAUNCHER] = launcher
-    options = local.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
+    parallel = parallel_compiles(jobs, env)
     chosen = selection(manifest_file, blob_list, every, blobs)
     costs_file = shipped_costs(manifest_file, chosen.manifest) if write_costs else None
     directory = output_dir.resolve() if output_dir else None
@@ -198,13 +199,17 @@ def build_command(
         rt = tool(env)
 
         def compiled(planned: plan.Plan, as_json: bool) -> plan.Outcome:
-            if executor:
-                return run_on_farm(executor, jobs, manifest_file, chosen.manifest, planned, options, env, as_json)
-            return run(rt, manifest_file, planned, options, env, as_json)
+            def work(reporter: progress.Reporter) -> plan.Outcome:
+                request = Request(manifest_file, chosen.manifest, planned, env, reporter, keep_going)
+                if executor:
+                    return build_on(executor, request, named_by="--executor", jobs=jobs)
+                return Local(rt, request, parallel, verbose=verbose).build()
+
+            return told(planned, work, as_json)
 
         if preambles:
             to_compile = plan.make_plan(all_entries(rt, manifest_file, chosen, gpu_archs, env), Costs({}))
-            count = make_preambles(rt, manifest_file, to_compile.jobs, options.parallel, env)
+            count = make_preambles(rt, manifest_file, to_compile.jobs, parallel, env)
             ready = f"{counted(count, 'precompiled preamble is', 'precompiled preambles are')} ready"
             say(f"{ready} for {counted(len(to_compile.jobs), 'uncached blob')}")
             return
@@ -217,7 +222,7 @@ def build_command(
         planned = plan.make_plan(found, known)
         if dry_run:
             render = plan.plan_to_json if as_json else plan.render_plan
-            click.echo(render(planned, known, options.parallel).rstrip("\n"))
+            click.echo(render(planned, known, parallel).rstrip("\n"))
             return
         outcome = compiled(planned, as_json)
         if costs_file:
@@ -261,19 +266,7 @@ def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:
     return read_costs(caches, {e.cost_key[0] for e in found})
 
 
-def run(
-    rt: Path,
-    manifest_file: Path,
-    planned: plan.Plan,
-    options: local.BuildOptions,
-    env: Mapping[str, str],
-    as_json: bool,
-) -> plan.Outcome:
-    """Carry out the plan on this machine."""
-    return told(planned, lambda reporter: local.build(rt, manifest_file, planned, options, env, reporter), as_json)
-
-
-def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome], as_json: bool) -> plan.Outcome:
+def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome], as_json: bool = False) -> plan.Outcome:
     """Carry out the plan by `work`, with progress on stderr, and report the outcome."""
     total = counted(planned.total, "entry is", "entries are")
     say(f"{planned.cached} of {total} cached already, {len(planned.jobs)} to compile")
@@ -284,27 +277,6 @@ def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome], 
     if as_json:
         click.echo(plan.outcome_to_json(outcome))
     return outcome
-
-
-def run_on_farm(
-    executor: str,
-    jobs: int | None,
-    manifest_file: Path,
-    manifest: Manifest,
-    planned: plan.Plan,
-    options: local.BuildOptions,
-    env: Mapping[str, str],
-    as_json: bool,
-) -> plan.Outcome:
-    """Carry out the plan on the workers of a cluster or a compile service."""
-
-    def work(reporter: progress.Reporter) -> plan.Outcome:
-        return executors.build_on(
-            executor, manifest_file, manifest, planned, env, reporter,
-            named_by="--executor", jobs=jobs, keeps_going=options.keeps_going,
-        )  # fmt: skip
-
-    return told(planned, work, as_json)
 
 
 def finish(outcome: plan.Outcome) -> None:
