@@ -1,6 +1,7 @@
 """The `lazyck` command: parses the command line, calls one function, prints the result."""
 
 import difflib
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -81,6 +82,7 @@ def cli(context: click.Context) -> None:
 
 def main() -> NoReturn:
     """Run the command line. Only this function turns an error into an exit status."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, Python takes every status for 0
     try:
         cli.main(prog_name="lazyck", standalone_mode=False)
         sys.exit(0)

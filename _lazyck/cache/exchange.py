@@ -11,14 +11,13 @@ from _lazyck import abi
 from _lazyck.cache import sweep
 from _lazyck.cache.transfer import Item, Outcome, Reporter, Share, add_up, items_of, open_remote, run
 from _lazyck.costs import keep_guess, read_last
-from _lazyck.directory import RefusedError, directory_below, opened_in
+from _lazyck.directory import RefusedError, directory_below, opened_in, staging
 from _lazyck.errors import LazyckError, RemoteError
 from _lazyck.layout import log_of, root_of
 from _lazyck.prebuild.entries import Entry
 from _lazyck.remote import Remote
 from _lazyck.remote.provenance import read_making
 from _lazyck.remote.record import Record
-from _lazyck.staging import Staging
 
 _BATCH = 64  # entries that are verified and published together
 
@@ -49,7 +48,7 @@ class _Puller:
         if self._share.dry_run:
             return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
         root = batch[0].root
-        with Staging(root, "pull") as stage:
+        with staging(root, "pull") as stage:
             staged = [Item(i.entry, stage / abi.CACHE_VERSION / i.entry.name) for i in items_of(batch)]
             outcomes = run(staged, self._fetch, self._share.jobs, self._reporter)
             if not any(o.done for o in outcomes):

@@ -12,12 +12,12 @@ from _lazyck.directory import opened_in
 from _lazyck.errors import FormatError, LazyckError
 from _lazyck.manifest import Recipe
 from _lazyck.postbuild.objects.elf import ElfImage
-from _lazyck.prebuild import local, output, plan
+from _lazyck.prebuild import output, plan
 from _lazyck.prebuild.blob_names import Selection, part_of
-from _lazyck.prebuild.compilers import local_compiler
-from _lazyck.prebuild.entries import Entry, all_entries
+from _lazyck.prebuild.entries import Entry, all_entries, local_compiler
 from _lazyck.prebuild.listing import by_kernel
 from _lazyck.prebuild.progress import reporter
+from _lazyck.prebuild.run import Local, Request
 from _lazyck.quantities import counted
 from _lazyck.visible import visible
 
@@ -56,8 +56,8 @@ def prove(rt: Path, library: Path, chosen: Selection, archs: str, env: Mapping[s
     with tempfile.TemporaryDirectory(prefix="lazyck-rebuild-") as made:
         own = {k: v for k, v in env.items() if k not in (abi.ENV_REMOTE, abi.ENV_LAUNCHER)}
         own = output.environment_of(Path(made), own) | {abi.ENV_TEXT_KEYS: "0", abi.ENV_PREAMBLES: "0"}
-        options = local.BuildOptions(parallel, again=True)
-        done = local.build(rt, library, plan.Plan(tuple(cached), jobs), options, own, reporter(len(jobs)))
+        request = Request(library, chosen.manifest, plan.Plan(tuple(cached), jobs), own, reporter(len(jobs)))
+        done = Local(rt, request, parallel, again=True).build()
         if done.is_interrupted:
             raise KeyboardInterrupt
         failed = {f.job.entry.path: f"it does not compile: {f.error}" for f in done.failures}

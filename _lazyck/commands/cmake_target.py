@@ -44,5 +44,5 @@ def command(
     sources = tuple(os.fsdecode(line) for line in sources_from.read_bytes().split(b"\n") if line)
     if relative := next((s for s in sources if not os.path.isabs(s)), None):
         raise UsageError(f"{sources_from}: {relative}: not an absolute path", "call lazyck_library from CMake instead")
-    request = project_build.TargetRequest(sources, toolchain, gpu_archs, settings, named)
-    project_build.prepare_target(request, programs_dir.absolute(), env)
+    programs = programs_dir.absolute()
+    project_build.prepare_target(settings, toolchain, gpu_archs, sources, programs, {**env, **named})

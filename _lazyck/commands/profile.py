@@ -72,7 +72,7 @@ def merge_command(files: tuple[Path, ...], share: str | None, weights: tuple[str
     elif weights:
         raise UsageError(f"--weight {weights[0]!r}: --weight needs --share", "give --share 0.1, or leave out --weight")
     else:
-        merged = profile.encode(profile.merge([read(f) for f in files]))
+        merged = profile.encode(profile.merge(use for f in files for use in read(f).uses))
     if output is None:
         sys.stdout.buffer.write(merged)
     else:
@@ -85,7 +85,7 @@ def merge_command(files: tuple[Path, ...], share: str | None, weights: tuple[str
 def show_command(files: tuple[Path, ...], as_json: bool) -> None:
     """Show what the profiles together hold: order, calls, compile time, memory, ranks, and
     totals."""
-    merged = profile.merge([read(f) for f in files])
+    merged = profile.merge(use for f in files for use in read(f).uses)
     click.echo(json.dumps(profile.to_json(merged), indent=1) if as_json else profile.render_table(merged))
 
 
@@ -95,11 +95,12 @@ def show_command(files: tuple[Path, ...], as_json: bool) -> None:
 def diff_command(a: Path, b: Path) -> None:
     """Say what A used and B did not (`<`), and the other way round (`>`); status 1 if they
     differ."""
-    found = profile.compare(read(a), read(b))
-    for mark, pairs in (("<", found.only_a), (">", found.only_b)):
-        for library, blob in pairs:
-            click.echo(f"{mark} {visible(blob)}" + (f"\t{visible(library)}" if library else ""))
-    sys.exit(1 if found else 0)
+    first, second = read(a), read(b)
+    lines = [("<", *pair) for pair in profile.only_in(first, second)]
+    lines += [(">", *pair) for pair in profile.only_in(second, first)]
+    for mark, library, blob in lines:
+        click.echo(f"{mark} {visible(blob)}" + (f"\t{visible(library)}" if library else ""))
+    sys.exit(1 if lines else 0)
 
 
 @group.command("coverage")
