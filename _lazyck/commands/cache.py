@@ -39,7 +39,7 @@ def group() -> None:
 @group.command("dir")
 @click.option(
     "--manifest", "library", type=ANY, metavar="LIBRARY",
-    help="Print the cache of this lazy library (or its manifest), which may have its own name for it."
+    help="Print the cache of this lazy library (or its manifest), which may have its own name for it.",
 )  # fmt: skip
 def dir_command(library: Path | None) -> None:
     """Print the directory of the cache, which need not exist yet."""

@@ -1,7 +1,7 @@
 """Figures from a history: sums, the blobs that cost most, growth, runs, and the lanes of the
 timeline."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -126,19 +126,15 @@ def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_b
 def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
     """Return every blob with a compile, successful or not, sorted by compile time, the longest
     first."""
+    loads = Counter((e.library, e.blob, e.arch) for e in events if e.kind == "load" and not e.has_failed)
     grouped: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
-    loads: dict[tuple[str, str, str], int] = defaultdict(int)
     for e in events:
-        key = (e.library, e.blob, e.arch)
         if e.kind == "compile":
-            grouped[key].append(e)
-        elif e.kind == "load" and not e.has_failed:
-            loads[key] += 1
+            grouped[e.library, e.blob, e.arch].append(e)
     total = sum(e.seconds for of_blob in grouped.values() for e in of_blob)
     costs = []
     for (library, blob, arch), compiles in grouped.items():
         seconds = sum(e.seconds for e in compiles)
-        sizes = [e.size for e in compiles if e.size]
         costs.append(
             BlobCost(
                 blob=blob,
@@ -149,7 +145,7 @@ def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
                 compiles=sum(not e.has_failed for e in compiles),
                 loads=loads[library, blob, arch],
                 peak_kib=max(e.peak_kib for e in compiles),
-                size=sizes[-1] if sizes else 0,
+                size=next((e.size for e in reversed(compiles) if e.size), 0),
             )
         )
     return sorted(costs, key=lambda c: (-c.seconds, c.blob, c.arch, c.library))
