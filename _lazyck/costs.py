@@ -94,9 +94,8 @@ def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -
 
 
 def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, int] | None:
-    """Return the seconds and peak KiB of a blob's last compile for these archs, or None if the end
-    of the record does not say, or the cache is refused. Names are spelled as in file names. Raises
-    `OSError`."""
+    """Return the seconds and peak KiB of a blob's last compile for these archs, with names as in
+    file names, or None if the record's end does not say. Raises `OSError`."""
     try:
         with opened_in(cache, cache / CACHE_COSTS / library) as f:
             f.seek(max(0, f.seek(0, 2) - _TAIL))
