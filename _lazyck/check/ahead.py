@@ -115,17 +115,22 @@ class AheadOfTime:
     def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
         """Compile the units of the sample, `jobs` at a time. Progress is reported to `say`."""
         chosen = spread(len(self.units), sample.blobs)
-        deadline = math.inf if sample.seconds is None else time.monotonic() + sample.seconds
-        progress = _Progress(len(chosen), say)
+        begun = said = time.monotonic()
+        deadline = math.inf if sample.seconds is None else begun + sample.seconds
+        ended = 0
 
         def one(index: int) -> CommandError | bool | None:
+            nonlocal ended, said
             if time.monotonic() > deadline:
                 return False
             unit = self.units[index]
             unit.object.parent.mkdir(parents=True, exist_ok=True)
             more = by_name(unit.blob.call.toolchain).host_only
             done = compile_one(unit.blob, unit.object, self.env, more)
-            progress.step()
+            ended, now = ended + 1, time.monotonic()
+            if now - said >= _HEARTBEAT and ended < len(chosen):
+                said, left = now, (now - begun) / ended * (len(chosen) - ended)
+                say(f"check: {ended} of {len(chosen)} blobs compiled, about {left:.0f} s left")
             if done.status == 0:
                 return None
             what, argv = f"{unit.blob.source}: compiled ahead of time", [*writing_to(unit.blob, unit.object), *more]
@@ -192,19 +197,3 @@ def spread(number: int, wanted: int | None) -> list[int]:
     bits = max(1, (number - 1).bit_length())
     order = sorted(range(number), key=lambda i: format(i, f"0{bits}b")[::-1])
     return order if wanted is None else order[:wanted]
-
-
-class _Progress:
-    """Reports now and then how many compiles are done, and the time left at that speed."""
-
-    def __init__(self, number: int, say: Callable[[str], None]) -> None:
-        self._number, self._say, self._done = number, say, 0
-        self._begun = self._said = time.monotonic()
-
-    def step(self) -> None:
-        self._done += 1
-        now = time.monotonic()
-        if now - self._said >= _HEARTBEAT and self._done < self._number:
-            self._said = now
-            left = (now - self._begun) / self._done * (self._number - self._done)
-            self._say(f"check: {self._done} of {self._number} blobs compiled, about {left:.0f} s left")
