@@ -21,7 +21,7 @@ from _lazyck.cache import exchange, sweep
 from _lazyck.cache.entries import read_entries
 from _lazyck.cache.transfer import Item, Share, local_items
 from _lazyck.costs import read_costs, read_last
-from _lazyck.directory import Directory, RefusedError, directory_below, opened_in
+from _lazyck.directory import Directory, RefusedError, directory_below, opened_in, staging
 from _lazyck.history import read_history
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild import entries as prebuild_entries
@@ -29,7 +29,6 @@ from _lazyck.prebuild import output
 from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import Entry, cached_archs, clean_blobs
 from _lazyck.report.gather import cache_size
-from _lazyck.staging import Staging
 
 LEAF = "v1/lib/any-g++"
 NAME = "add-0123456789abcdef.so"
@@ -112,12 +111,12 @@ def clean(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stage(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
-    with Staging(cache, "pull") as own:
+    with staging(cache, "pull") as own:
         (own / "file").write_text("x")
 
 
 def publish(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
-    with Staging(cache, "pull") as own:
+    with staging(cache, "pull") as own:
         with directory_below(own, Path(LEAF), makes=True):
             (own / LEAF / NAME).write_text("new")
         (own / LEAF / NAME).chmod(0o600)
@@ -129,7 +128,7 @@ def publish(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_changes_behind_a_link_put_there_at_any_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path, pytest.MonkeyPatch], None], place: str
 ) -> None:
-    monkeypatch.setattr("_lazyck.staging.secrets.token_hex", lambda _: "abc123")
+    monkeypatch.setattr("_lazyck.directory.secrets.token_hex", lambda _: "abc123")
     staged = f"pull-{os.getpid()}@{socket.gethostname()}-abc123"  # the name of the staging directory
     for number in range(1, 200):
         cache = make_cache(tmp_path / "cache")

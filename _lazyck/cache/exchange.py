@@ -11,7 +11,7 @@ from _lazyck import abi
 from _lazyck.cache import sweep
 from _lazyck.cache.transfer import Item, Outcome, Reporter, Share, add_up, items_of, open_remote, run
 from _lazyck.costs import keep_guess, read_last
-from _lazyck.directory import RefusedError, directory_below, opened_in
+from _lazyck.directory import RefusedError, directory_below, opened_in, staging
 from _lazyck.errors import LazyckError, RemoteError
 from _lazyck.layout import log_of, root_of
 from _lazyck.prebuild.entries import Entry, tool
