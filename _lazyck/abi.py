@@ -41,7 +41,7 @@ IMAGE_SYMBOL = "lazyck_image"
 # points to, or in the parameters of a graph node. The last three are layouts of HIP: the parameters
 # of a kernel node, the parameters of any node, and a list of launches.
 HANDLE_ITSELF, HANDLE_FIRST, HANDLE_NODE, HANDLE_HIP_KERNEL, HANDLE_HIP_NODE, HANDLE_HIP_LIST = range(6)
-# The order of the GPU runtime's own functions in a library's table (see postbuild/link/handles.py).
+# The order of the GPU runtime's own functions in a library's table (see postbuild/link/stubs.py).
 REGISTER_IMAGE, REGISTER_END, UNREGISTER_IMAGE, REGISTER_FUNCTION, REGISTER_VARIABLE = range(5)
 REGISTER_MANAGED, INITIALIZE_MODULE = 5, 6
 SYMBOL_WRAPPED = "lazyck_wrapped"

@@ -10,10 +10,9 @@ from typing import Any
 
 from _lazyck import abi
 from _lazyck.manifest import BlobRecord, Manifest, Recipe
-from _lazyck.postbuild import explain
 from _lazyck.postbuild.cxx import demangle
-from _lazyck.postbuild.private_names import plain_name
-from _lazyck.postbuild.reasons import Unlazy, of_pair
+from _lazyck.postbuild.objects.reveal import plain_name
+from _lazyck.postbuild.reasons import Unlazy, by_kinds, heading, of_pair
 from _lazyck.postbuild.reasons import to_json as reasons_to_json
 from _lazyck.prebuild.blob_names import select
 from _lazyck.quantities import counted, show_size
@@ -84,7 +83,7 @@ def render_summary(m: Manifest, files: Files) -> str:
     ]
     if sources:
         rows.append(("kernels", f"{kernels} of {counted(sources, 'source')}, each compiled when it is first used"))
-    rows += [("eager", line) for line in explain.counts(eager)]
+    rows += [("eager", heading(kinds, len(members))) for kinds, members in by_kinds(eager)]
     for (toolchain, identity, home), n in _toolchains(m).items():
         rows.append(("toolchain", f"{toolchain} {identity}, home {home or '-'}: {counted(n, 'source')}"))
     bundle = f"{files.bundle}, {show_size(files.bundle_size)}" if files.bundle else ""

@@ -15,7 +15,7 @@ from _lazyck.interceptor.compile_commands import Imported
 from _lazyck.interceptor.log import LogLine, read_log
 from _lazyck.interceptor.setup import set_up, set_up_launcher
 from _lazyck.postbuild import summary
-from _lazyck.postbuild.link.unchanged import Unchanged, deliver_unchanged
+from _lazyck.postbuild.link.quick import Unchanged, deliver_unchanged
 from _lazyck.quantities import counted
 from _lazyck.runtime.objects import source_digest
 from _lazyck.settings import BuildSettings, save_settings

@@ -15,10 +15,10 @@ from _lazyck import proc
 from _lazyck.command import CompileCommand
 from _lazyck.errors import CommandError
 from _lazyck.postbuild import state
-from _lazyck.postbuild.link import project_link, relink
-from _lazyck.postbuild.link.project_link import FOLDER, archive_name, object_name
+from _lazyck.postbuild.link import relink
+from _lazyck.postbuild.link.words import FOLDER, load_ahead
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.own_command import compile_one, writing_to
+from _lazyck.postbuild.probe.group import compile_one, writing_to
 from _lazyck.toolchains import by_name
 
 _HEARTBEAT = 10.0  # seconds between two messages about progress
@@ -89,11 +89,11 @@ class AheadOfTime:
 
     def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
         self.directory, self.env = directory, env
-        self.state, self.project = state.load(directory), project_link.load(directory)
+        self.state, self.project = state.load(directory), load_ahead(directory)
         self.folder = directory / FOLDER
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
-        direct = [Unit(blob, self.folder / object_name(n)) for n, blob in enumerate(self.project.records)]
+        direct = [Unit(blob, self.folder / f"{n}.o") for n, blob in enumerate(self.project.records)]
         self._archives = [self._read_archive(n, name) for n, name in enumerate(self.project.archives)]
         self.units = (*direct, *(unit for members in self._archives for m in members for unit in m.units))
 
@@ -172,7 +172,7 @@ class AheadOfTime:
                 at.write_bytes(member.content)
                 files.append(str(at))
             files += [str(unit.object) for unit in member.units if str(unit.object) in have]
-        target = self.folder / archive_name(number)
+        target = self.folder / f"{number}.a"
         target.unlink(missing_ok=True)
         query = [*self.state.runtime_compiler, "-print-prog-name=ar"]
         archiver = proc.run(query, env=self.env).stdout.strip() or "ar"

@@ -19,7 +19,7 @@ from _lazyck.manifest import decode
 from _lazyck.postbuild import state
 from _lazyck.postbuild.link import relink
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.private_names import plain_name
+from _lazyck.postbuild.objects.reveal import plain_name
 from _lazyck.quantities import counted
 
 

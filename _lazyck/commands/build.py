@@ -12,8 +12,8 @@ from _lazyck import abi, project_build, toolchains
 from _lazyck.commands.options import ANY, DIRECTORY, QUIET, THERE, jobs_option
 from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
-from _lazyck.postbuild.explain import advise
 from _lazyck.postbuild.link.quick import quick
+from _lazyck.postbuild.reasons import advise
 from _lazyck.project_file import read_project
 from _lazyck.settings import BuildSettings, load_settings
 from _lazyck.terminal import is_quiet
@@ -207,10 +207,12 @@ def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> Non
         if verbose:
             click.echo(f"lazyck: {line}", err=True)
 
-    for done in quick(tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment(), say):
+    for library, delivered in quick(
+        tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment(), say
+    ):
         if is_quiet():
             continue
-        if done.linked:
-            click.echo(f"lazyck: {done.library}: linked again: " + ", ".join(map(str, done.delivered)))
+        if delivered:
+            click.echo(f"lazyck: {library}: linked again: " + ", ".join(map(str, delivered)))
         else:
-            click.echo(f"lazyck: {done.library}: nothing to do")
+            click.echo(f"lazyck: {library}: nothing to do")

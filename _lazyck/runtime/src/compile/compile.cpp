@@ -169,7 +169,7 @@ class Compilation {
     }
 
     // Returns whether `argv` is a command of `lazyck-unit` that asks for what was made of a text
-    // (units/src/asking.h).
+    // (units/src/units.h).
     bool asks(const Strings& argv) const {
         if (!m_request.find_text || !m_request.values.launcher.empty() || argv.size() < 2) return false;
         return argv[1] == "kernel" || argv[1] == "hip-kernel" || argv[1] == "entry" || argv[1] == "hip-text";
