@@ -58,7 +58,7 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         **vars(shared),
         **vars(shim),
         "toolchain": t.name,
-        "traits": "l" if t.lists_paths else "",
+        "lists_paths": "1" if t.lists_paths else "",  # whether an option may name several headers or directories
         "blobs": (*shared.blobs, *(t.unit_globs if shared.with_units else ())),
         # Behind each suffix or language is its toolchain, or `!` and the reason to pass it on.
         "suffixes": [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(shim.compiler, s)],
