@@ -184,7 +184,7 @@ class Role(str, Enum):
 # The roles of options that say what a compile writes, and where.
 ROLES_OF_OUTPUTS = "".join(r.value for r in Role if r in (Role.COMPILE, Role.OUTPUT) or r.name.startswith("DEPEND"))
 # The entries of a shim's configuration, each of which is a member of the shim's `Conf`: those with
-# one text and those with any number. conf.py says what they mean.
+# one text and those with any number. shims.py says what they mean.
 SHIM_TEXTS = dict.fromkeys((
     "tool", "toolchain", "target", "lists_paths", "listed", "log", "compiles", "headers", "links", "python",
     "bootstrap",

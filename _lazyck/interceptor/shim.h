@@ -34,7 +34,7 @@ typedef struct {
     const char *text, *reason, *value;  // `value` is what follows the text in the word
 } Rule;
 
-// Holds what set-up left beside the shim. conf.py says what the texts and lists are.
+// Holds what set-up left beside the shim. shims.py says what the texts and lists are.
 typedef struct {
     bool is_launched, sees_links;  // behind `lazyck-launch`; with --links, links come by it too
 #define LAZYCK_TEXT(name) const char* name;
