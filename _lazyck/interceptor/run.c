@@ -34,7 +34,6 @@ static void check_depth(const Conf* conf) {
 static void clean_path(const Conf* conf) {
     if (!getenv("PATH")) return;
     Buffer b = {0};
-    append(&b, "", 0);
     const char* lead = "";
     for (char** dir = split(getenv("PATH"), ":"); *dir; dir++) {
         size_t n = strlen(*dir);
@@ -44,7 +43,7 @@ static void clean_path(const Conf* conf) {
         append_text(&b, map_text(&conf->path_map, *dir));
         lead = ":";
     }
-    setenv("PATH", b.data, 1);
+    setenv("PATH", text_of(&b), 1);
 }
 
 void clean_environment(const Conf* conf) {

@@ -94,6 +94,7 @@ void push(List* list, const char* word);
 bool holds(const List* list, const char* text);
 void append(Buffer* b, const void* data, size_t size);
 void append_text(Buffer* b, const char* text);
+char* text_of(const Buffer* b);
 bool read_file(const char* path, char** data, size_t* size);
 bool load_conf(Conf* conf, const char* path);
 

@@ -159,22 +159,13 @@ class Toolchain(ABC):
         spelling."""
         return {variable: ";".join(archs) for variable in self.arch_env}
 
-    def names_native(self, words: Sequence[str]) -> bool:
-        """Return whether a command line asks for the GPUs of the machine that it runs on."""
-        return False
-
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the archs that a command line compiles for, as far as it names them."""
         return ()
 
     def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         """Return the archs that `cmd` asks for, by name or as the GPUs of this machine."""
-        words = self.all_words(cmd)
-        named = self.archs_in(words)
-        if any("native" in word for word in words) and self.names_native(words):
-            found = self.find(env)
-            named += self.present_archs(found, env) if found else ()
-        return tuple(dict.fromkeys(named))
+        return self.archs_in(self.all_words(cmd))
 
     def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         """Return the archs that the compiler chooses for `cmd`, which asks for none, as far as it

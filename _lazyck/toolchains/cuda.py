@@ -161,10 +161,6 @@ class CudaToolchain(Toolchain):
                 code += " " + value
         return tuple(dict.fromkeys([*_codes(code or arch), *found]))
 
-    def names_native(self, words: Sequence[str]) -> bool:
-        values = [i.value for i in self.table.split(words) if i.name in _both("-arch")]
-        return values[-1:] == ["native"]
-
     def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         words = self.all_words(cmd)
         named = self.archs_in(words)

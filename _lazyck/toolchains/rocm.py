@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from _lazyck import abi, proc
+from _lazyck.command import CompileCommand
 from _lazyck.errors import ToolchainError, UsageError
 from _lazyck.toolchains import lookup
 from _lazyck.toolchains import rocm_places as places
@@ -165,7 +166,15 @@ class RocmToolchain(GnuToolchain):
         # hipcc puts this into a shell's command line as it is, so it must not contain semicolons.
         return {**super().arch_settings(archs), "HCC_AMDGPU_TARGET": ",".join(archs)}
 
+    def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        words = self.all_words(cmd)
+        named = self.archs_in(words)
+        if any("native" in word for word in words) and self.names_native(words) and (found := self.find(env)):
+            named += self.present_archs(found, env)
+        return tuple(dict.fromkeys(named))
+
     def names_native(self, words: Sequence[str]) -> bool:
+        """Return whether a command line asks for the GPUs of the machine that it runs on."""
         items = (i for i in self.table.split(words) if i.name in _ARCH_OPTIONS)
         return any("native" in (i.value or "").split(",") for i in items)
 
