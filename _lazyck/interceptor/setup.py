@@ -14,7 +14,7 @@ import lazyck
 from _lazyck import proc
 from _lazyck.errors import ToolchainError, UsageError
 from _lazyck.files import encode, write_if_different
-from _lazyck.interceptor import homes, launch, shims
+from _lazyck.interceptor import homes, shims
 from _lazyck.interceptor.shims import SharedConf, ShimConf
 from _lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup
 from _lazyck.toolchains.base import target
@@ -92,13 +92,13 @@ def set_up(
     for f in with_home:
         plan_home(plan, tmp, f, with_home, env)
     plan_variables(plan, tmp, found, env)
-    plan.set_env.update(launch.variables(tmp / "bin", env))
+    plan.set_env.update(shims.launcher_variables(tmp / "bin", env))
     shared = replace(shared_conf(plan, tmp, found, blobs, python, env), with_units=with_units)
     program = shims.build_shim(tmp, given)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
-    launcher = launch.install(program, tmp / "bin", chosen_toolchains(toolchain_choice), shared)
-    write_if_different(tmp / "lazyck.cmake", encode(launch.INCLUDE_TEXT.format(program=launcher)))
+    launcher = shims.install_launcher(program, tmp / "bin", chosen_toolchains(toolchain_choice), shared)
+    write_if_different(tmp / "lazyck.cmake", encode(shims.INCLUDE_TEXT.format(program=launcher)))
     # A build tree that was configured before refers to shims that calls have made for compilers by
     # their paths (`shim_by_path` in launch.c).
     for old in [path for path in (tmp / "by-path").rglob("*") if path.is_file()]:
@@ -132,7 +132,7 @@ def set_up_launcher(
     listed = tmp / "sources"
     write_if_different(listed, b"".join(encode(s) + b"\0" for s in sources))
     shared = replace(shared_conf(_Plan(), tmp, found, (), python, env), listed=str(listed))
-    launch.install(shims.build_shim(programs, given), tmp / "bin", chosen_toolchains(toolchain_choice), shared)
+    shims.install_launcher(shims.build_shim(programs, given), tmp / "bin", chosen_toolchains(toolchain_choice), shared)
     for file in (shared.log, shared.compiles):
         Path(file).unlink(missing_ok=True)
     return found
@@ -154,7 +154,7 @@ def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
     if choice != "auto" and all(f.toolchain.name != choice for f in found):
         toolchain = by_name(choice)
         raise ToolchainError(
-            f"no {choice} toolchain found (looked at {toolchain.searched()})",
+            f"no {choice} toolchain found (looked at {toolchain.searched})",
             f"install it, or set {(*toolchain.home_env, *toolchain.compiler_env)[0]} to where it is",
         )
     return tuple(found)
@@ -162,7 +162,7 @@ def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
 
 def plan_on_path(plan: _Plan, tmp: Path, toolchain: Toolchain, env: Mapping[str, str]) -> None:
     """Plan shims for a toolchain's compilers on PATH, under the names that they have there."""
-    wanted = [*toolchain.tools, *toolchain.versioned(env)]
+    wanted = [*toolchain.tools, *(lookup.host_names(env) if toolchain is HOST else ())]
     for variable in toolchain.compiler_env:
         wanted += [Path(w).name for w in lookup.compiler_of(variable, env)[:1]]
     taken = {s.tool for d, s in plan.shims if d == tmp / "bin"}

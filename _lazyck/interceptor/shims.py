@@ -18,6 +18,24 @@ from _lazyck.toolchains import HOST, Toolchain, by_name, lookup
 
 SOURCE_DIR = Path(__file__).parent
 _FLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra")
+LAUNCHER = "lazyck-launch"
+# CMake takes these for the initial values of its variables of the same names. It has no launcher
+# for the links of CUDA and HIP. CUDA's links are done by the host compiler, which comes from PATH
+# unless the project names it (see `unseen-link`). HIP's links are done by the very compiler that
+# has no shim, so HIP is left alone except in `INCLUDE_TEXT`.
+_LAUNCHER_VARIABLES = (
+    "CMAKE_C_COMPILER_LAUNCHER",
+    "CMAKE_CXX_COMPILER_LAUNCHER",
+    "CMAKE_CUDA_COMPILER_LAUNCHER",
+    "CMAKE_C_LINKER_LAUNCHER",
+    "CMAKE_CXX_LINKER_LAUNCHER",
+)
+INCLUDE_TEXT = """# Written by lazyck, for `cmake -DCMAKE_PROJECT_INCLUDE=<this file>` under `lazyck build full`:
+# compiles and links in the languages CUDA and HIP go by way of lazyck, whatever the paths of their compilers.
+set(CMAKE_CUDA_COMPILER_LAUNCHER [[{program}]] --links)
+set(CMAKE_HIP_COMPILER_LAUNCHER [[{program}]] --links)
+set_property(GLOBAL PROPERTY RULE_LAUNCH_LINK [["{program}"]])
+"""
 
 
 @dataclass(frozen=True)
@@ -182,3 +200,36 @@ def install_conf(directory: Path, name: str, shim: ShimConf, shared: SharedConf)
     path = directory / lookup.CONF_DIR / f"{name}.conf"
     write_if_different(path, render(shim, shared))
     return path
+
+
+def launcher_variables(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return CMake's launcher variables, for the launcher in `directory`. The user's own launcher
+    comes after lazyck's, so that it sees only what the real compiler does.
+    """
+    program = str(directory / LAUNCHER)
+    if ";" in program:  # CMake would take it for two words
+        return {}
+    found = {}
+    for variable in _LAUNCHER_VARIABLES:
+        own = [word for word in env.get(variable, "").split(";") if word and not lookup.is_shim(word)]
+        found[variable] = ";".join((program, *own))
+    return found
+
+
+def install_launcher(program: Path, directory: Path, toolchains: Sequence[Toolchain], shared: SharedConf) -> Path:
+    """Make `directory/lazyck-launch`, which stands for any compiler of `toolchains`, and return its
+    path. CMake writes it before a compiler that a project names by its path, where no shim can be.
+    """
+    rows: list[tuple[str, str]] = []
+    for t in toolchains:
+        prefixed = [f"*-*-{family}" for family in lookup.FAMILIES] if t is HOST else []
+        for names, kind, target in ((t.tools, "", platform.machine()), (prefixed, "-prefixed", "")):
+            for family in ("clang", ""):  # the family is told by the name, since there is no compiler to ask yet
+                own = [name for name in names if ("clang" in name) == (family == "clang")]
+                chosen = [pattern for name in own for pattern in (name, f"{name}-[0-9]*")]
+                if chosen:
+                    conf = ShimConf(LAUNCHER, t, (f"/nonexistent/{family or t.tools[0]}",), target)
+                    path = install_conf(directory, f"launch-{t.name}{family}{kind}", conf, shared)
+                    rows += [(pattern, str(path)) for pattern in chosen]
+    launcher = ShimConf(LAUNCHER, HOST, ("/nonexistent",), platform.machine(), tuple(rows))
+    return install(program, directory, launcher, shared)

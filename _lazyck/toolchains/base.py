@@ -63,6 +63,7 @@ class Toolchain(ABC):
     """The option tables, arch detection and recipes of one family of compilers. Stateless."""
 
     name: str
+    searched: str  # where `find` looks, for the user
     tools: tuple[str, ...]
     home_env: tuple[str, ...] = ()
     compiler_env: tuple[str, ...] = ()
@@ -116,10 +117,6 @@ class Toolchain(ABC):
     def find(self, env: Mapping[str, str]) -> Found | None:
         """Return the toolchain that a build with `env` would use, or None."""
 
-    def versioned(self, env: Mapping[str, str]) -> list[str]:
-        """Return further names under which PATH has the compilers of `tools`."""
-        return []
-
     def home_programs(self) -> dict[str, str]:
         """Map programs that a build may call below this toolchain's home (`bin/nvcc`) to the
         toolchain of their shims."""
@@ -140,10 +137,6 @@ class Toolchain(ABC):
         a value, the compiler does not compile for this toolchain, and its compiles are passed
         on."""
         return ()
-
-    @abstractmethod
-    def searched(self) -> str:
-        """Return where `find` looks, for the user."""
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         """Return whether `compiler`, one of this toolchain's, takes sources of `kind`: a suffix, or
@@ -200,15 +193,12 @@ class Toolchain(ABC):
             if not item.name:
                 past_source = past_source or item.value is not None
                 continue
-            if item.role in (Role.OUTPUT, Role.COMPILE) or item.role in DEPEND_ROLES or self._is_dropped(item):
+            if item.role.value in abi.ROLES_OF_OUTPUTS or item.name in self._dropped:
                 continue
             if item.role is Role.LANGUAGE and past_source:
                 continue  # `-x none` after the source says nothing about it
             kept.append(item)
         return (*call.argv[: call.prefix], *join(kept))
-
-    def _is_dropped(self, item: Item) -> bool:
-        return item.name in self._dropped
 
     def base_env(self, cmd: CompileCommand) -> tuple[tuple[str, str], ...]:
         """Return the flag-carrying variables to use with `base_words`, which has the words of the
@@ -308,7 +298,7 @@ class Toolchain(ABC):
         installs it.
         """
         if found is None:
-            detail = f"not found: looked at {self.searched()}"
+            detail = f"not found: looked at {self.searched}"
             return [Check("compiler", State.MISSING, detail, install_line(self.install))]
         shown = " ".join(found.compiler)
         try:

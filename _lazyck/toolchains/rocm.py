@@ -50,6 +50,7 @@ class RocmToolchain(GnuToolchain):
     name = abi.TOOLCHAIN_ROCM
     tools = ("hipcc",)
     home_env = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
+    searched = f"HIPCC, {', '.join(home_env)}, hipcc on PATH, {places.DEFAULT_HOME}, HIPCXX, amdclang++ on PATH"
     compiler_env = ("HIPCC", "HIPCXX")
     flag_env = (
         *GnuToolchain.flag_env,
@@ -114,9 +115,6 @@ class RocmToolchain(GnuToolchain):
     def _by_clang(self, env: Mapping[str, str]) -> Found | None:
         words = lookup.compiler_of("HIPCXX", env, ("amdclang++",))
         return Found(self, places.home_of_program(words[0], env), words) if words else None
-
-    def searched(self) -> str:
-        return f"HIPCC, {', '.join(self.home_env)}, hipcc on PATH, {places.DEFAULT_HOME}, HIPCXX, amdclang++ on PATH"
 
     def home_programs(self) -> dict[str, str]:
         """Return hipcc wherever a ROCm has it, and its clangs, which CMake's HIP language and
