@@ -52,7 +52,7 @@ def test_a_relative_part_of_path_is_not_searched(here: Path, monkeypatch: pytest
     with pytest.raises(ToolchainError, match="cannot start 'lazyck-rt': No such file or directory"):
         proc.run(["lazyck-rt"], env=env)
     with pytest.raises(ToolchainError, match="cannot start 'lazyck-rt'"):
-        proc.Running(["lazyck-rt"], env=env)
+        proc.Commands().run(["lazyck-rt"], env=env)
 
 
 def test_what_lazyck_starts_gets_a_path_without_relative_parts(here: Path, tmp_path: Path) -> None:

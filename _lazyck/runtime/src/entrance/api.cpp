@@ -113,7 +113,7 @@ LAZYCK_EXPORT int lazyck_is_cached(const char* blob) {
 }
 
 LAZYCK_EXPORT int lazyck_forbid_jit(int is_forbidden) {
-    return guarded([=] { return Library::get().core.store.shop.jit.forbid(is_forbidden != 0) ? 1 : 0; });
+    return guarded([=] { return Library::get().core.store.jit.forbid(is_forbidden != 0) ? 1 : 0; });
 }
 
 // This begins nothing, so that another lazy library can ask at its own first use.
@@ -187,10 +187,10 @@ LAZYCK_EXPORT void lazyck_job_free(lazyck_job* job) { delete job; }
 LAZYCK_EXPORT int lazyck_set_listener(lazyck_listener listener, void* data) {
     return guarded([=] {
         if (listener == nullptr) {
-            Library::get().core.store.shop.events.set_listener(nullptr);
+            Library::get().core.store.events.set_listener(nullptr);
             return;
         }
-        Library::get().core.store.shop.events.set_listener([=](bool has_ended, const lazyck::rt::Event& event) {
+        Library::get().core.store.events.set_listener([=](bool has_ended, const lazyck::rt::Event& event) {
             lazyck_event out = {};
             out.size = sizeof out;
             out.kind = event.kind;

@@ -166,8 +166,8 @@ std::string PartsByName::kernels_of(const ManifestView& manifest, std::uint32_t 
 std::shared_ptr<const ManifestView> PartsByName::parts_of(const ManifestView& manifest, std::uint32_t index) {
     const ManifestView plain = manifest.parts(index, {});
     const Strings archs = archs_for(plain, plain.blob(ManifestView::k_host_unit).recipe, m_archs, false);
-    std::optional<Entry> host = m_makes_hosts ? m_store.obtain(plain, ManifestView::k_host_unit, archs)
-                                              : m_store.find(plain, ManifestView::k_host_unit, archs);
+    std::optional<Entry> host = m_makes_hosts ? m_store.obtain({plain, ManifestView::k_host_unit}, archs)
+                                              : m_store.find({plain, ManifestView::k_host_unit}, archs);
     const std::string text = host ? read_text(host->path) : "";
     constexpr char k_begin[] = LAZYCK_KERNELS_VERSION "\n";
     const std::size_t at = text.find(k_begin);

@@ -56,7 +56,8 @@ struct Chosen {
     std::uint32_t index;
     Strings archs = {};
 
-    BlobRow row() const { return manifest->blob(index); }
+    ManifestRow at() const { return {*manifest, index}; }
+    BlobRow row() const { return at().blob(); }
 };
 
 // Finds parts of blobs by their names. The kernels of a blob are read from its host unit.

@@ -42,7 +42,7 @@ int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs
     std::atomic<int> failures{0}, refusals{0};
     for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
         try {
-            (store.*get)(*blobs[i].manifest, blobs[i].index, blobs[i].archs);
+            (store.*get)(blobs[i].at(), blobs[i].archs);
         } catch (const lazyck::CompileError& e) {
             write_all(2, std::string(e.what()) + "\n");
             refusals += dynamic_cast<const PermanentFailure*>(&e) != nullptr ? 1 : 0;
@@ -57,8 +57,8 @@ int make(const ActionCache& cache, Store& store, const Places& places, const Con
     check_compiler(blob.manifest->recipe(blob.row().recipe), places.roots.empty() ? "" : places.roots[0]);
     const int status = compile(store, config, {blob}, false);
     std::string path;
-    store.is_cached(*blob.manifest, blob.index, blob.archs, path);
-    const Guess cost = store.expected_cost(*blob.manifest, blob.index, blob.archs);
+    store.is_cached(blob.at(), blob.archs, path);
+    const Guess cost = store.expected_cost(blob.at(), blob.archs);
     cache.deliver(path, cost.blob.seconds, cost.blob.peak_kib);
     return status;
 }
@@ -80,7 +80,7 @@ int run(const ToolOptions& options) {
     const std::vector<Chosen> blobs = choose(manifest, options, asked, parts);
     if (options.verb == "preamble") {
         if (blobs.size() != 1) fail(k_usage);
-        const std::string problem = store.preambles().make(*blobs[0].manifest, blobs[0].index, blobs[0].archs);
+        const std::string problem = store.preambles.make(blobs[0].at(), blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
@@ -98,18 +98,18 @@ int run(const ToolOptions& options) {
         const Strings& archs = blob.archs;
         const std::string name = json_string(blob.row().name);
         if (options.verb == "preambles") {
-            const std::string preamble = store.preambles().key_of(*blob.manifest, blob.index, archs);
+            const std::string preamble = store.preambles.key_of(blob.at(), archs);
             out +=
                 "{\"name\": " + name + ", \"preamble\": " + (preamble.empty() ? "null" : json_string(preamble)) + "}\n";
             continue;
         }
         std::string path;
-        const bool is_cached = store.is_cached(*blob.manifest, blob.index, archs, path);
+        const bool is_cached = store.is_cached(blob.at(), archs, path);
         if (options.verb == "path") {
             out += path + "\n";
             continue;
         }
-        const EntryKey key = store.shop.lookup.key_of(*blob.manifest, blob.row(), archs);
+        const EntryKey key = store.key_of(blob.at(), archs);
         out += "{\"name\": " + name + ", \"arch\": " + json_string(join(archs, "+")) +
                ", \"path\": " + json_string(path) + ", \"cached\": " + (is_cached ? "true" : "false") +
                ", \"key\": " + json_string(key.id().hex()) + ", \"entry\": " + json_string(Cache::entry_name(key)) +

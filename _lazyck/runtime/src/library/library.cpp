@@ -36,7 +36,7 @@ Library& Library::get() {
         library = mine.release();
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         std::atexit(at_exit);  // or at its dlclose
-        const Jit jit = library->core.store.shop.config.jit;
+        const Jit jit = library->core.store.config.jit;
         if ((jit == Jit::warn || jit == Jit::error) && is_process_ready()) set_ready(true);
         library->begin();
         for (const std::string& problem : environment_problems()) say_once(problem, problem);
@@ -46,7 +46,7 @@ Library& Library::get() {
 
 // Does what the environment asks for, at the first use.
 void Library::begin() {
-    const Config& config = core.store.shop.config;
+    const Config& config = core.store.config;
     if (!config.record.empty()) recorder.record(config.record);
     const auto attempt = [](const char* variable, const auto& action) {
         try {
@@ -157,13 +157,13 @@ int Library::prefetch(const char* pattern) {
     }
     if (chosen.empty()) fail("lazyck: no blob of " + core.blobs.path() + " matches '" + pattern + "'");
     const std::vector<Wanted> wanted = core.blobs.wanted_here(chosen);
-    for_each_in_parallel(wanted.size(), core.store.shop.config.jobs,
+    for_each_in_parallel(wanted.size(), core.store.config.jobs,
                          [&](std::size_t i) { readiness.make_ready(wanted[i]); });
     return static_cast<int>(wanted.size());
 }
 
 int Library::clear_failures() {
-    core.store.shop.lookup.forget_bad_places();
+    core.store.forget_bad_places();
     int count = 0;
     const std::lock_guard<std::mutex> guard(core.states.mutex());
     for (auto& state : core.states.all()) {
@@ -174,7 +174,7 @@ int Library::clear_failures() {
 }
 
 void Library::set_cache_dir(const std::string& path) {
-    core.store.shop.lookup.set_cache_dir(path);
+    core.store.set_cache_dir(path);
     clear_failures();  // this cache may have what could not be compiled
 }
 
@@ -182,7 +182,7 @@ lazyck_stats Library::stats() {
     lazyck_stats out = {};
     out.blobs = core.blobs.count();
     out.symbols = lazyck_slot_count;
-    const Counters& counters = core.store.shop.counters;
+    const Counters& counters = core.store.counters;
     out.hits = counters.hits;
     out.misses = counters.misses;
     out.compiles = counters.compiles;

@@ -228,7 +228,7 @@ void* Loader::open_blob(const ManifestView& manifest, const BlobRow& blob, const
     };
     CheckedFile::NamedCopy named_copy;
     if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM)
-        named_copy = [this](int fd) { return m_core.store.named_copies().make(fd); };
+        named_copy = [this](int fd) { return m_core.store.named_copies->make(fd); };
     void* const handle = entry.file->load(m_core.states.mutex(), before, named_copy, reason);
     if (handle == nullptr && !listed.empty()) {
         const std::lock_guard<std::mutex> guard(m_core.states.mutex());
@@ -311,11 +311,11 @@ void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
         if (!m_recorder.is_recording()) store_slots(at, state.functions);
     }
     if (!is_first) return;
-    m_core.store.shop.events.prepare();
+    m_core.store.events.prepare();
     event.seconds = now_seconds() - event.start;
     const Subject subject = subject_of(at.manifest, description, archs);
     if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
-    m_core.store.shop.events.tell(event, m_core.store.shop.lookup.history(at.manifest));
+    m_core.store.events.tell(event, m_core.store.history(at.manifest));
 }
 
 // Drops the entry of a blob, so that the next call looks again. By then, another file may be in the

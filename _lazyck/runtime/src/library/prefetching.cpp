@@ -81,7 +81,7 @@ double expected_seconds(Core& core, const Wanted& wanted) {
         double seconds = 0;
         const Strings archs = wanted.archs ? *wanted.archs : core.blobs.archs_here(wanted.blob);
         for (const Strings& one : archs_of_entries(at.manifest.blob(at.index), archs))
-            seconds += core.store.expected_cost(at.manifest, at.index, one).blob.seconds;
+            seconds += core.store.expected_cost(at, one).blob.seconds;
         return seconds;
     } catch (const std::exception&) {
         return 0;  // the compile will report what is wrong
@@ -102,7 +102,7 @@ std::unique_ptr<Prefetch> begin_prefetch(Core& core, Readiness& readiness, const
         if (each.part.empty()) readiness.load_parts(each.blob);
         return true;
     };
-    return std::make_unique<Prefetch>(plan.seconds, workers == 0 ? core.store.shop.config.jobs : workers, work, expect);
+    return std::make_unique<Prefetch>(plan.seconds, workers == 0 ? core.store.config.jobs : workers, work, expect);
 }
 
 }  // namespace

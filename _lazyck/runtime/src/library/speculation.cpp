@@ -85,8 +85,7 @@ void Speculation::make_expected_ready() {
             m_expected.pop_front();
         }
         try {
-            if (m_readiness.is_at_hand(next) ||
-                (m_core.store.shop.config.jobs > 1 && !m_core.store.shop.jit.is_forbidden()))
+            if (m_readiness.is_at_hand(next) || (m_core.store.config.jobs > 1 && !m_core.store.jit.is_forbidden()))
                 m_readiness.make_ready(next);
         } catch (const std::exception&) {
             // If a call needs this blob, that call gets the error.
