@@ -11,6 +11,8 @@ from functools import lru_cache
 
 from _lazyck.abi import Mode, Role
 
+E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+
 
 @dataclass(frozen=True)
 class Rule:
