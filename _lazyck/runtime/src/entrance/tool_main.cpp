@@ -80,8 +80,9 @@ ToolOptions parse_options(int argc, char** argv) {
     bool takes_options = true;
     for (int i = 2; i < argc; ++i) {
         const std::string word = argv[i];
-        if (!takes_options) {
+        if (!takes_options || word[0] != '-') {
             options.blobs.push_back(word);
+            options.has_blobs = true;
             continue;
         }
         const auto value = [&]() -> std::string {
@@ -105,11 +106,8 @@ ToolOptions parse_options(int argc, char** argv) {
         } else if (word == "--") {
             takes_options = false;
             options.has_blobs = true;
-        } else if (word[0] == '-') {
-            fail("lazyck-rt: unknown option " + word + "\n" + k_usage);
         } else {
-            options.blobs.push_back(word);
-            options.has_blobs = true;
+            fail("lazyck-rt: unknown option " + word + "\n" + k_usage);
         }
     }
     if (options.from.empty()) options.from = options.library;

@@ -36,7 +36,7 @@ constexpr off_t k_largest_history = 8 << 20;
 constexpr double k_longest_telling = 10, k_longest_last_telling = 1;  // seconds
 constexpr unsigned k_depth_of_history = 2;                            // including the root
 
-std::string history_line(const Event& event, pid_t process, long thread) {
+std::string history_line(const Event& event, long thread) {
     JsonObject line;
     line.add("t", decimal(event.start, 3));
     line.add("s", decimal(event.seconds, 6));
@@ -44,7 +44,7 @@ std::string history_line(const Event& event, pid_t process, long thread) {
     line.add_text("library", event.library);
     line.add_text("blob", event.blob);
     line.add_text("arch", event.arch);
-    line.add("pid", std::to_string(process));
+    line.add("pid", std::to_string(getpid()));
     line.add("tid", std::to_string(thread));
     line.add_text("host", host_name());
     line.add("rank", rank_number());
@@ -267,14 +267,13 @@ void Events::trace(const Event& event) {
 }
 
 void Events::tell(const Event& event, const std::string& history) {
-    const bool is_load = std::strcmp(event.kind, "load") == 0;
     trace(event);
-    bool is_time = !is_load;
+    bool is_time = std::strcmp(event.kind, "load") != 0;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         if (!history.empty()) {
             m_history = history;
-            m_pending.push_back({event, getpid(), thread_number()});
+            m_pending.emplace_back(event, thread_number());
             is_time |= m_pending.size() >= k_most_pending;
         }
     }
@@ -283,14 +282,14 @@ void Events::tell(const Event& event, const std::string& history) {
 }
 
 void Events::flush() {
-    std::vector<Pending> pending;
+    std::vector<std::pair<Event, long>> pending;
     std::string lines, history;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         pending.swap(m_pending);
         history = m_history;
     }
-    for (const Pending& each : pending) lines += history_line(each.event, each.process, each.thread);
+    for (const auto& [event, thread] : pending) lines += history_line(event, thread);
     if (!lines.empty()) append_history(history, lines);
 }
 

@@ -2,8 +2,6 @@
 // (LAZYCK_TRACE) and the program's own listener.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -65,12 +63,6 @@ class Events {
     void after_fork_in_child();
 
  private:
-    struct Pending {
-        Event event;
-        pid_t process;
-        long thread;
-    };
-
     // What is shared with the listener's thread, which may outlive this object. The listener may
     // take locks (Python's, for example) that are held by a thread which waits for lazyck. So
     // nothing that a call waits for may wait for the listener.
@@ -100,7 +92,8 @@ class Events {
     std::atomic<bool> m_is_process_named{false};  // in the trace
     std::atomic<bool> m_has_warned{false};        // that the trace cannot be written
     std::mutex m_mutex;                           // held for moments only
-    std::vector<Pending> m_pending;               // for the history file; formatted when they are written
+    // For the history file, with the threads' numbers; formatted when they are written.
+    std::vector<std::pair<Event, long>> m_pending;
     std::string m_history;
     std::shared_ptr<Queue> m_queue = std::make_shared<Queue>();
 };
