@@ -1,5 +1,4 @@
-"""`lazyck doctor`: asks every toolchain what it has and what it lacks, and checks what lazyck
-itself needs."""
+"""`lazyck doctor`: asks every toolchain what it has, and checks what lazyck itself needs."""
 
 import os
 import platform
@@ -23,8 +22,7 @@ _LEAST_FREE = 512 << 20  # bytes
 
 @dataclass(frozen=True)
 class Health:
-    """One toolchain on this machine. `archs` are those that its compiler claims to know, `gpus`
-    those that are present."""
+    """One toolchain on this machine. `archs` are those that it knows, `gpus` those present."""
 
     name: str
     found: bool
@@ -89,8 +87,7 @@ def c_compiler_check(env: Mapping[str, str]) -> Check:
 
 
 def unpacking_check(env: Mapping[str, str]) -> Check:
-    """Check the programs by which the runtime unpacks the sources of a deployed bundle. A build
-    does not need them."""
+    """Check the programs by which the runtime, not a build, unpacks a deployed bundle."""
     missing = [name for name in ("tar", "gzip") if not proc.find_program(name, env)]
     if not missing:
         return Check("unpacking", State.OK, "tar, gzip")
@@ -114,8 +111,7 @@ def directories(env: Mapping[str, str]) -> list[Check]:
 
 
 def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
-    """Check whether files can be created in the directory. The runtime also refuses a cache that
-    other users could write to."""
+    """Check whether files can be created there, and for a cache that other users cannot do so."""
     hint = f"repair it, or name another with {abi.ENV_CACHE_DIR}" if is_trusted else "set XDG_CACHE_HOME to another"
     place = path
     while not os.path.lexists(place) and place != place.parent:

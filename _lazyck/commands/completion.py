@@ -54,7 +54,6 @@ def command(context: click.Context, install: bool, shell: str | None) -> None:
         click.echo(text.rstrip("\n"))
         return
     file = place(name, env)
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, text.encode())
     click.echo(f"lazyck: wrote {file}; each new {name} will load it")
     if name == "zsh":

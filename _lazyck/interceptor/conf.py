@@ -3,7 +3,9 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from _lazyck import abi
 from _lazyck.errors import UsageError
 from _lazyck.toolchains import Toolchain, by_name, lookup
 
@@ -31,53 +33,44 @@ class ShimConf:
 class SharedConf:
     """Hold what all shims of a set-up have in common."""
 
-    blobs: tuple[str, ...]
+    blobs: tuple[str, ...]  # globs
     log: str
     compiles: str  # list of compiles, for compile_commands.json
     headers: str  # directory of header lists
-    links: str
+    links: str  # directory of records of links
     python: str
-    bootstrap: str
-    path_map: tuple[tuple[str, str], ...]
-    env_names: tuple[str, ...]
-    restore: tuple[tuple[str, str, str], ...]  # variable, lazyck's value, the previous value
-    shim_dirs: tuple[str, ...]
+    bootstrap: str  # Python source that starts the post-build
+    path_map: tuple[tuple[str, str], ...]  # path of a shim or shim home, path that it stands for
+    env_names: tuple[str, ...]  # variables to which `path_map` applies
+    restore: tuple[tuple[str, str, str], ...]  # variable, lazyck's value, the previous value (empty: unset)
+    shim_dirs: tuple[str, ...]  # to be removed from PATH
     # Toolchain → (variable, value, reason): a compile is passed on if the variable has the value.
     # An empty value also matches an unset variable.
     pass_when: Mapping[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
-    listed: str = ""  # a file that names blobs one by one, in addition to the globs
+    listed: str = ""  # a file that names blobs one by one, each followed by a NUL, in addition to the globs
     with_units: bool = False  # defer also what each toolchain compiles by kernel
-
-
-# fields of `SharedConf` with one text each
-_TEXTS = ("listed", "log", "compiles", "headers", "links", "python", "bootstrap")
 
 
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
     """Return the bytes of `<tool>.conf`. Raises `UsageError` for a NUL byte in a value."""
     t = shim.toolchain
-    suffixes = [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(shim.compiler, s)]
-    languages = [(x, name) for x, name in t.languages.items() if t.understands(shim.compiler, x)]
-    entries: dict[str, Iterable[str | tuple[str, ...]]] = {
-        "tool": [shim.tool],
-        "toolchain": [t.name],
-        "traits": ["l" if t.lists_paths else ""],
-        "real": shim.real,
-        "compiler": shim.compiler,
-        "target": [shim.target],
+    entries: dict[str, Any] = {
+        **vars(shared),
+        **vars(shim),
+        "toolchain": t.name,
+        "traits": "l" if t.lists_paths else "",
         "blobs": (*shared.blobs, *(t.unit_globs if shared.with_units else ())),
-        "suffixes": suffixes,
-        "languages": languages,
+        # Behind each suffix or language is its toolchain, or `!` and the reason to pass it on.
+        "suffixes": [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(shim.compiler, s)],
+        "languages": [(x, name) for x, name in t.languages.items() if t.understands(shim.compiler, x)],
         "flag_env": _flag_env(t),
         "option_env": t.option_env,
         "pass_when": shared.pass_when.get(t.name, ()),
-        "launch": shim.launch,
         "launchers": sorted(lookup.LAUNCHERS),
         "rules": [(r.mode.value + r.role.value, r.text, r.reason) for r in t.table.rules],
-        **{name: [getattr(shared, name)] for name in _TEXTS},
-        **{name: getattr(shared, name) for name in ("path_map", "env_names", "restore", "shim_dirs")},
     }
-    return b"".join(_entry(key, values) for key, values in entries.items())
+    texts = [_entry(key, [entries[key]]) for key in abi.SHIM_TEXTS]
+    return b"".join([*texts, *(_entry(key, entries[key]) for key in abi.SHIM_LISTS)])
 
 
 def _flag_env(toolchain: Toolchain) -> tuple[str, ...]:

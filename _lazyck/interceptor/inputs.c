@@ -68,8 +68,7 @@ static bool is_deferred_member(const char* archive, View names, size_t offset) {
     const char* end = memchr(name, '\n', names.size - offset);
     if (!end || end == name) return false;
     char* text = copy_text(name, (size_t)(end - name) - (end[-1] == '/'));
-    const char* slash = strrchr(archive, '/');
-    if (*text != '/' && slash) text = join_text(copy_text(archive, (size_t)(slash - archive)), "/", text);
+    if (*text != '/' && strchr(archive, '/')) text = join_text(directory_of(archive), "/", text);
     View v;
     if (!open_view(text, &v)) return false;
     bool found = is_deferred_object(v);
@@ -114,9 +113,9 @@ static bool is_deferred_file(const char* path) {
 
 // Looks up `-lname`. The linker takes the first directory that has either file, and prefers the
 // shared library there.
-static bool is_deferred_library(const Command* cmd, const List* dirs, const char* name) {
-    for (size_t i = 0; i < dirs->n; i++) {
-        const char* dir = dirs->v[i];
+static bool is_deferred_library(const Command* cmd, const char* name) {
+    for (size_t i = 0; i < cmd->library_dirs.n; i++) {
+        const char* dir = cmd->library_dirs.v[i];
         if (name[0] == ':') {
             if (is_deferred_file(join_text(dir, "/", name + 1))) return true;
             continue;
@@ -129,25 +128,14 @@ static bool is_deferred_library(const Command* cmd, const List* dirs, const char
     return false;
 }
 
-// Returns where `-l` looks: the command's own directories, then those of LIBRARY_PATH.
-static List library_dirs(const Command* cmd) {
-    List dirs = {0};
-    for (size_t i = 0; i < cmd->library_dirs.n; i++) push(&dirs, cmd->library_dirs.v[i]);
-    for (const char* text = getenv("LIBRARY_PATH"); text && *text;) {
-        size_t n = strcspn(text, ":");
-        if (n) push(&dirs, copy_text(text, n));
-        text += n + (text[n] == ':');
-    }
-    return dirs;
-}
-
-bool has_deferred_input(const Command* cmd) {
+bool has_deferred_input(Command* cmd) {
     for (size_t i = 0; i < cmd->inputs.n; i++)
         if (is_deferred_file(cmd->inputs.v[i])) return true;
     for (size_t i = 0; i < cmd->linker_words.n; i++)
         if (cmd->linker_words.v[i][0] != '-' && is_deferred_file(cmd->linker_words.v[i])) return true;
-    List dirs = library_dirs(cmd);
+    for (char** dir = split(getenv("LIBRARY_PATH"), ":"); *dir; dir++)
+        if (**dir) push(&cmd->library_dirs, *dir);
     for (size_t i = 0; i < cmd->libraries.n; i++)
-        if (is_deferred_library(cmd, &dirs, cmd->libraries.v[i])) return true;
+        if (is_deferred_library(cmd, cmd->libraries.v[i])) return true;
     return false;
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from _lazyck.files import encode, write_if_different
 from _lazyck.interceptor import shims
 from _lazyck.interceptor.conf import SharedConf, ShimConf
-from _lazyck.toolchains import HOST, Toolchain, lookup, tool_names
+from _lazyck.toolchains import HOST, Toolchain, lookup
 
 PROGRAM = "lazyck-launch"
 # CMake takes these for the initial values of its variables of the same names. It has no launcher
@@ -53,10 +53,11 @@ def install(program: Path, directory: Path, toolchains: Sequence[Toolchain], sha
     """
     rows: list[tuple[str, str]] = []
     for t in toolchains:
-        own, prefixed = tool_names.patterns(t)
-        for patterns, kind, target in ((own, "", platform.machine()), (prefixed, "-prefixed", "")):
+        prefixed = [f"*-*-{family}" for family in lookup.FAMILIES] if t is HOST else []
+        for names, kind, target in ((t.tools, "", platform.machine()), (prefixed, "-prefixed", "")):
             for family in ("clang", ""):  # the family is told by the name, since there is no compiler to ask yet
-                chosen = [p for p in patterns if ("clang" in p) == (family == "clang")]
+                own = [name for name in names if ("clang" in name) == (family == "clang")]
+                chosen = [pattern for name in own for pattern in (name, f"{name}-[0-9]*")]
                 if chosen:
                     compiler = (f"/nonexistent/{family or t.tools[0]}",)
                     conf = ShimConf(PROGRAM, t, compiler, compiler, target)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,22 +32,17 @@ static void check_depth(const Conf* conf) {
 }
 
 static void clean_path(const Conf* conf) {
-    const char* path = getenv("PATH");
-    if (!path) return;
+    if (!getenv("PATH")) return;
     Buffer b = {0};
     append(&b, "", 0);
-    bool first = true;
-    for (;;) {
-        size_t n = strcspn(path, ":");
-        char* dir = copy_text(path, n);
-        while (n > 1 && dir[n - 1] == '/') dir[--n] = 0;
-        if (!holds(&conf->shim_dirs, dir)) {
-            if (!first) append_text(&b, ":");
-            append_text(&b, map_text(&conf->path_map, dir));
-            first = false;
-        }
-        path += strcspn(path, ":");
-        if (!*path++) break;
+    const char* lead = "";
+    for (char** dir = split(getenv("PATH"), ":"); *dir; dir++) {
+        size_t n = strlen(*dir);
+        while (n > 1 && (*dir)[n - 1] == '/') (*dir)[--n] = 0;
+        if (holds(&conf->shim_dirs, *dir)) continue;
+        append_text(&b, lead);
+        append_text(&b, map_text(&conf->path_map, *dir));
+        lead = ":";
     }
     setenv("PATH", b.data, 1);
 }
@@ -91,7 +87,10 @@ bool read_output(char** argv, int stream, const Conf* asking, Buffer* out, int* 
     int ends[2];
     char part[1 << 16];
     if (pipe(ends)) return false;
+    // A build tool may ignore the end of its children. The system would then forget the status.
+    void (*before)(int) = signal(SIGCHLD, SIG_DFL);
     pid_t child = fork();
+    if (child <= 0) signal(SIGCHLD, before);
     if (child < 0) return false;
     if (!child) {
         int nothing = asking ? open("/dev/null", O_RDWR) : -1;
@@ -182,5 +181,6 @@ void run_real(const Conf* conf, char* const* args) {
 
 void run_postbuild(const Conf* conf, const char* record) {
     clean_environment(conf);
+    signal(SIGCHLD, SIG_DFL);  // else Python takes every compile for a successful one
     start((char*[]){(char*)conf->python, "-I", "-c", (char*)conf->bootstrap, (char*)record, NULL});
 }

@@ -16,7 +16,7 @@ from _lazyck.errors import ToolchainError, UsageError
 from _lazyck.files import encode, write_if_different
 from _lazyck.interceptor import homes, launch, shims
 from _lazyck.interceptor.conf import SharedConf, ShimConf
-from _lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup, tool_names
+from _lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup
 from _lazyck.toolchains.base import target
 
 _NO_CACHES = ("CCACHE_DISABLE", "SCCACHE_NO_CACHE", "SCCACHE_RECACHE")
@@ -158,8 +158,7 @@ def plan_on_path(plan: _Plan, tmp: Path, toolchain: Toolchain, env: Mapping[str,
     """Plan shims for a toolchain's compilers on PATH, under the names that they have there."""
     wanted = [*toolchain.tools, *toolchain.versioned(env)]
     for variable in toolchain.compiler_env:
-        words = lookup.without_launchers(lookup.resolve(variable, env))
-        wanted += [Path(w).name for w in words[:1]]
+        wanted += [Path(w).name for w in lookup.compiler_of(variable, env)[:1]]
     taken = {s.tool for d, s in plan.shims if d == tmp / "bin"}
     for name in dict.fromkeys(wanted):
         path = lookup.which(name, env)
@@ -281,7 +280,7 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
 def _target(compiler: tuple[str, ...], toolchain: Toolchain) -> str:
     if toolchain.home_env:  # hipcc and nvcc make code for the machine that they run on, unless an option says otherwise
         return platform.machine()
-    return target(compiler) or tool_names.target_of(Path(compiler[0]).name) or platform.machine()
+    return target(compiler) or lookup.target_of(Path(compiler[0]).name) or platform.machine()
 
 
 def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:

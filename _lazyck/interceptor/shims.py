@@ -26,11 +26,9 @@ def sources() -> list[Path]:
 def c_compiler(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the real host compiler for C. Raises `ToolchainError` if there is none."""
     for name in ("cc", "gcc", "clang"):
-        path = lookup.which(name, env)
-        if path:
+        if path := lookup.which(name, env):
             return (path,)
-    words = lookup.without_launchers(lookup.resolve("CC", env))
-    if words:
+    if words := lookup.compiler_of("CC", env):
         return words
     found = HOST.find(env)
     if found is None:

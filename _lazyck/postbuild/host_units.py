@@ -19,8 +19,7 @@ from _lazyck.files import digest, encode
 from _lazyck.postbuild.bundle import Contents
 from _lazyck.postbuild.cxx import demangle
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.group import first_error
-from _lazyck.postbuild.probe.own_command import writing_to
+from _lazyck.postbuild.probe.group import first_error, writing_to
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
 from _lazyck.toolchains import by_name
@@ -98,7 +97,7 @@ def device_name(text: str) -> str:
 def can_be(blob: CompileCommand) -> bool:
     """Return whether there may be a host unit of `blob`. Only device code has one."""
     toolchain = by_name(blob.call.toolchain)
-    return toolchain.has_units and os.path.splitext(blob.source)[1] in toolchain.unit_suffixes
+    return bool(toolchain.entry_verb) and os.path.splitext(blob.source)[1] in toolchain.unit_suffixes
 
 
 class HostUnits:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from _lazyck.command import CompileCommand, LinkCommand
+from _lazyck.command import LinkCommand
 from _lazyck.postbuild.bundle import Places
 from _lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name
 from _lazyck.postbuild.ownership import Ownership
@@ -48,7 +48,7 @@ class LinkJob:
         """Return the directory of the probe's files."""
         return self.directory / "probe"
 
-    def soname(self, owned: Ownership[CompileCommand]) -> str:
+    def soname(self, owned: Ownership) -> str:
         """Return the soname of the library, or an empty string for an executable."""
         symbols = (s for each in owned.lazy.values() for s in each)
         return (self.inputs.soname or chosen_soname(self.link, symbols)) if self.inputs.shared else ""

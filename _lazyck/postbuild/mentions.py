@@ -12,21 +12,19 @@ from types import MappingProxyType
 
 from _lazyck.command import CompileCommand
 from _lazyck.files import digest, encode
-from _lazyck.postbuild.cxx.lexer import IDENTIFIER, declarator, without_attributes
+from _lazyck.postbuild.cxx.lexer import IDENTIFIER
 from _lazyck.postbuild.cxx.mangled import class_in, identifiers, scope_of
-from _lazyck.postbuild.cxx.uses import Code, declarations, reaching
+from _lazyck.postbuild.cxx.uses import Code, declarations, instances, reaching
 from _lazyck.postbuild.objects.elf import asked_for, open_image
 from _lazyck.postbuild.probe import preprocess
 from _lazyck.postbuild.probe.group import Group
 
-_EXTERN_TEMPLATE = re.compile(r"\bextern\s+template\b([^;{]*);")
 _LARGE = 8 << 20  # bytes: torch's headers come to 16 MB, most of the standard library's to 2
 _NAMESPACE = re.compile(r"\bnamespace\s+([\w:\s]+)[{=]")
 _CLASS = re.compile(
     r"\b(?:class|struct|union)\b(?:\s*__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\s*\[\[.*?\]\])*\s+([A-Za-z_]\w*)"
     r"(?!\w|\s*[,>=])"  # not a template's parameter
 )
-_CLASS_NAME = re.compile(r"\s*(?:class|struct|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*([A-Za-z_]\w*)")
 
 
 class _Batch:
@@ -40,6 +38,10 @@ class _Batch:
         self._in_headers = frozenset(IDENTIFIER.findall(self._headers))
         self._in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self._texts.items()}
         self._code: list[Code] | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self._headers, *self._texts.values()
 
     @property
     def sources(self) -> Iterable[str]:
@@ -73,22 +75,13 @@ class _Batch:
 
     def named(self, pattern: re.Pattern[str]) -> frozenset[str]:
         """Return the identifiers in the first group of each match of `pattern`."""
-        texts = (self._headers, *self._texts.values())
-        return frozenset(name for text in texts for m in pattern.finditer(text) for name in IDENTIFIER.findall(m[1]))
+        return frozenset(
+            name for text in self.texts for m in pattern.finditer(text) for name in IDENTIFIER.findall(m[1])
+        )
 
     def holds(self, names: frozenset[str]) -> bool:
         """Return whether one of `names` stands in the batch's text."""
         return any(not names.isdisjoint(words) for words in (self._in_headers, *self._in_blobs.values()))
-
-    def declared_instances(self) -> set[str]:
-        """Return the names of templates of which an instance is declared `extern`."""
-        found = set()
-        for text in (self._headers, *self._texts.values()):
-            for m in _EXTERN_TEMPLATE.finditer(text) if "template" in text else ():
-                plain = without_attributes(m[1])
-                of_class = _CLASS_NAME.match(plain)
-                found.add(of_class[1] if of_class else declarator(plain)[0])
-        return found - {""}
 
 
 class Mentions:
@@ -193,7 +186,8 @@ class Mentions:
     @cached_property
     def declared_instances(self) -> frozenset[str]:
         """Return the names of the templates for which some text says `extern template`."""
-        return frozenset().union(*(batch.declared_instances() for batch in self._all()))
+        texts = (text for batch in self._all() for text in batch.texts)
+        return frozenset().union(*(instances(text, are_declared=True).templates for text in texts))
 
     def _all(self) -> list[_Batch]:
         if self._batches is None:

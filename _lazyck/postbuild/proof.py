@@ -30,8 +30,8 @@ from _lazyck.postbuild.bundle import (
     header_directories,
     inside,
 )
+from _lazyck.postbuild.cxx.includes import asked_names, included_by
 from _lazyck.postbuild.describe import Description
-from _lazyck.postbuild.includes import asked_names, included_by
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.group import Group, first_error, rule_files

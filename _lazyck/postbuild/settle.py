@@ -2,19 +2,74 @@
 
 import shutil
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from _lazyck.command import CompileCommand
-from _lazyck.postbuild.eager import EagerObject, compile_eagerly
-from _lazyck.postbuild.host_units import HostUnit, HostUnits
+from _lazyck.errors import CommandError
+from _lazyck.files import digest, encode
+from _lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.members import Members
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import kernels, symbols
-from _lazyck.postbuild.ownership import Offer, Ownership, assign
+from _lazyck.postbuild.ownership import Ownership, assign
 from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import compile_one, object_key, writing_to
 from _lazyck.postbuild.probe.probe import ProbeResult
-from _lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild.reasons import Kind, Reason, readable, sentence
+
+
+@dataclass(frozen=True)
+class EagerObject:
+    """Describes a blob compiled ahead of time, and why. `error` is the compiler's failure, or None.
+    With a `unit` the object is the blob's host unit, and its kernels are compiled when they are
+    first used."""
+
+    blob: CompileCommand
+    reasons: tuple[Reason, ...]
+    object: Path
+    error: CommandError | None
+    unit: HostUnit | None = None
+
+
+def compile_eagerly(
+    job: LinkJob,
+    blobs: Mapping[CompileCommand, Reason],
+    into: Path,
+    keys: Mapping[CompileCommand, str],
+    units: HostUnits,
+) -> list[EagerObject]:
+    """Compile `blobs`, each with the reason, into `into`, in parallel. Failures are returned, not
+    raised. Objects that the store has are taken from there. `keys` are the keys of what compiling
+    the blobs reads. A blob that has a host unit is compiled to that."""
+    env, store = job.env, job.store
+    into.mkdir(parents=True, exist_ok=True)
+    shown = readable(list(blobs.values()), env)
+
+    def one(blob: CompileCommand, reason: Reason) -> EagerObject:
+        tag = digest(*map(encode, (blob.source, blob.output, *blob.call.argv)))[:8]
+        target = into / f"{blob.stem[:150]}-{tag}.o"
+        if unit := units.make(blob, target):
+            return EagerObject(blob, (reason,), target, None, unit)
+        refused = units.refused.get(blob)
+        reasons = tuple(dict.fromkeys(r for r in (reason, refused) if r and (not refused or r != BY_KERNEL)))
+        key = object_key(blob, keys[blob]) if blob in keys else ""
+        with store.turns([key] if key else []):
+            if key and store.take_object(key, target):
+                return EagerObject(blob, reasons, target, None)
+            result = compile_one(blob, target, env)
+            if key and result.status == 0:
+                store.keep_object(key, target)
+        if result.status == 0:
+            return EagerObject(blob, reasons, target, None)
+        what = f"{blob.source} {sentence(reasons)}, so it is compiled with the library"
+        error = CommandError(what, writing_to(blob, target), result.status, result.stdout + result.stderr)
+        return EagerObject(blob, reasons, target, error)
+
+    with ThreadPoolExecutor(max_workers=max(1, job.settings.jobs)) as pool:
+        return list(pool.map(one, blobs, shown))
 
 
 @dataclass(frozen=True)
@@ -23,7 +78,7 @@ class Settled:
     are eager. `copies` are left out, because an earlier blob of the same source defines what they
     would. `unneeded` are blobs of static archives that are left out too."""
 
-    owned: Ownership[CompileCommand]
+    owned: Ownership
     lazy: tuple[Probed, ...]
     objects: tuple[EagerObject, ...]
     copies: frozenset[CompileCommand] = frozenset()
@@ -77,7 +132,7 @@ class Settler:
         by_blob = {p.blob: p for p in self._probed.probed}
         self._compile(self._probed.eager)
         self._compile(eager)
-        every = [Offer(p.blob, p.symbols, p.weak, p.merged) for p in self._probed.probed if p.blob not in self._copies]
+        every = [p for p in self._probed.probed if p.blob not in self._copies]
         while True:
             self._unneeded = self._members.unneeded(self._defined, needed) - {
                 e.blob for e in self._objects.values() if e.error
@@ -88,8 +143,8 @@ class Settler:
             reasons, nothing = dict(owned.unneeded), Reason(Kind.NO_FUNCTION)
             left = (real.undefined | needed) - real.defined
             wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
-            for blob in (o.blob for o in offers):
-                p = by_blob[blob]
+            for p in offers:
+                blob = p.blob
                 if launched := left.intersection(p.kernels):
                     reasons[blob] = self._launched(min(launched))
                 elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
@@ -102,10 +157,9 @@ class Settler:
                 elif p.unreachable and reasons.get(blob) == nothing:
                     reasons[blob] = Reason(Kind.HIDDEN, p.unreachable[0])
             if not reasons:
-                lazy = tuple(by_blob[o.blob] for o in offers)
                 left_out = self._copies | self._unneeded
                 objects = tuple(made for blob, made in self._objects.items() if blob not in left_out)
-                return Settled(owned, lazy, objects, self._copies, self._unneeded - self._copies)
+                return Settled(owned, tuple(offers), objects, self._copies, self._unneeded - self._copies)
             self._compile(reasons)
 
     def forget_units(self, blobs: Iterable[CompileCommand]) -> None:

@@ -10,14 +10,16 @@ sources that the library was linked with.
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from _lazyck.errors import FormatError
 from _lazyck.files import write_atomic
 
 STATE_VERSION = 1
 HERE = "\x01D"  # the library's directory in the tmp dir
+_NEW, _OLD = ".new", ".old"  # beside a directory
 
 
 @dataclass(frozen=True)
@@ -44,27 +46,26 @@ class LinkState:
 
 def save(state: LinkState, directory: Path) -> None:
     """Write the state into the library's directory."""
-    write_atomic(directory / "state.json", json.dumps(asdict(state), indent=1).encode())
+    write_atomic(directory / "state.json", json.dumps(vars(state), indent=1).encode())
 
 
 def load(directory: Path) -> LinkState:
     """Read the state of one library. Raises `FormatError`."""
     path = directory / "state.json"
     try:
-        raw = json.loads(path.read_text())
+        raw = tuples(json.loads(path.read_text()))
         if raw["version"] != STATE_VERSION:
             raise FormatError(f"{path}: written by another lazyck", "run `lazyck build full` again")
-        return LinkState(
-            **{
-                **raw,
-                "words": tuple(raw["words"]),
-                "runtime_compiler": tuple(raw["runtime_compiler"]),
-                "response": tuple(raw["response"]),
-                "env": tuple((a, b) for a, b in raw["env"]),
-            }
-        )
+        return LinkState(**raw)
     except (OSError, ValueError, TypeError, KeyError) as e:
         raise FormatError(f"{path}: damaged state ({e})", "run `lazyck build full` again") from e
+
+
+def tuples(raw: Any) -> Any:
+    """Return JSON with tuples for its lists, as frozen values have them."""
+    if isinstance(raw, dict):
+        return {name: tuples(value) for name, value in raw.items()}
+    return tuple(map(tuples, raw)) if isinstance(raw, list) else raw
 
 
 def library_dirs(tmp: Path) -> list[Path]:
@@ -72,25 +73,22 @@ def library_dirs(tmp: Path) -> list[Path]:
     return sorted(p.parent for p in tmp.glob("libs/*/state.json") if p.parent.suffix not in (_NEW, _OLD))
 
 
-_NEW, _OLD = ".new", ".old"  # beside a library's directory, whose own name ends in a digest
-
-
-def staging(directory: Path) -> Path:
-    """Make an empty directory, in which a link puts what `commit` moves to `directory`. Paths that
-    are relative to `directory` are relative to this one in the same way."""
-    new = directory.with_name(directory.name + _NEW)
+def staging(directory: Path, lead: str = "") -> Path:
+    """Make an empty directory beside `directory`, in which a maker puts what `commit` moves there.
+    Paths that are relative to `directory` are relative to this one in the same way."""
+    new = directory.with_name(f"{lead}{directory.name}{_NEW}")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     return new
 
 
-def commit(directory: Path) -> None:
-    """Put what was made in its `staging` in the place of `directory`."""
-    old = directory.with_name(directory.name + _OLD)
+def commit(new: Path, directory: Path) -> None:
+    """Put what was made in `new`, a `staging`, in the place of `directory`."""
+    old = new.with_suffix(_OLD)
     shutil.rmtree(old, ignore_errors=True)
     if directory.exists():
         directory.rename(old)
-    directory.with_name(directory.name + _NEW).rename(directory)
+    new.rename(directory)
     shutil.rmtree(old, ignore_errors=True)
 
 

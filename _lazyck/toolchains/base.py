@@ -85,6 +85,7 @@ class Toolchain(ABC):
     foreign_suffixes: ClassVar[Mapping[str, str]] = {}
     written_in: Literal["c++", "llvm-ir"] = "c++"  # what its sources are probed as
     arch_flags: tuple[str, ...] = ()
+    default_arch = ""  # if nothing says one
     # whether a managed variable works if it is registered after kernels were launched
     takes_late_managed = True
     table: OptionTable
@@ -99,10 +100,9 @@ class Toolchain(ABC):
     host_only: tuple[str, ...] = ()
     # further options for a link of such objects
     host_only_link: tuple[str, ...] = ()
-    # whether `lazyck-unit` can split its compiles; which sources are deferred by kernel unless the
-    # user says otherwise; and options under which the program fails, although they do not change
-    # the result
-    has_units = False
+    # If `lazyck-unit` can split its compiles: which sources are deferred by kernel unless the user
+    # says otherwise, and options under which the program fails, although they do not change the
+    # result.
     unit_globs: tuple[str, ...] = ()
     hinders_units: frozenset[str] = frozenset()
     unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # suffixes of sources that may have device code
@@ -180,10 +180,6 @@ class Toolchain(ABC):
         """Return the archs that the compiler chooses for `cmd`, which asks for none, as far as it
         says them."""
         return ()
-
-    def default_arch(self) -> str:
-        """Return the arch if nothing says one."""
-        return ""
 
     @property
     def option_env(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 clang is missing."""
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from _lazyck import proc
 from _lazyck.errors import ToolchainError
 from _lazyck.toolchains import answers, lookup
 from _lazyck.toolchains.base import Found
-from _lazyck.toolchains.check import Check, State, install_line
+from _lazyck.toolchains.check import Check, State, try_out
 from _lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
 from _lazyck.toolchains.options import join
 
@@ -50,10 +49,10 @@ class LlvmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {LANGUAGE: "", "none": "", "c": "host", "c++": "host", "hip": "rocm"}
 
     def find(self, env: Mapping[str, str]) -> Found | None:
-        words = lookup.without_launchers(lookup.resolve("CLANG", env))
-        path = next((p for n in lookup.with_versions(("clang",), env) if (p := lookup.which(n, env))), None)
-        path = path or _working_irc(env)
-        return Found(self, "", words or ((path,) if path else ())) if words or path else None
+        words = lookup.compiler_of("CLANG", env, lookup.with_versions(("clang",), env))
+        if not words and (path := irc(env)) and proc.run([path, "--version"], env=env).status == 0:
+            words = (path,)
+        return Found(self, "", words) if words else None
 
     def searched(self) -> str:
         return f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
@@ -65,7 +64,10 @@ class LlvmToolchain(GnuToolchain):
             return done
         is_irc = Path(found.compiler[0]).name == IRC
         others = [] if is_irc else [_irc_check(irc(env), env)]
-        return [*done, _try_module(found.compiler, env), *others]
+        steps = (("-O2", "-fPIC", "-c", "t.ll", "-o", "t.o"), ("-shared", "t.o", "-o", "t.so"))
+        commands = [(*found.compiler, *words) for words in steps]  # as the recipe of a blob
+        module = try_out({"t.ll": _MODULE}, commands, env, "compiles and links", [("", "module", _INSTALL)])
+        return [*done, module, *others]
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         if Path(compiler[0]).name == IRC:
@@ -101,27 +103,6 @@ def irc(env: Mapping[str, str]) -> str | None:
     """Return lazyck-irc from PATH, or from the directory of this Python's programs."""
     beside = str(Path(sys.executable).parent / IRC)
     return lookup.which(IRC, env) or (beside if lookup.is_program(beside) else None)
-
-
-def _working_irc(env: Mapping[str, str]) -> str | None:
-    path = irc(env)
-    return path if path and proc.run([path, "--version"], env=env).status == 0 else None
-
-
-def _try_module(compiler: Sequence[str], env: Mapping[str, str]) -> Check:
-    """Compile and link a module as the recipe of a blob does."""
-    with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
-        Path(work, "t.ll").write_text(_MODULE)
-        for words in (("-O2", "-fPIC", "-c", "t.ll", "-o", "t.o"), ("-shared", "t.o", "-o", "t.so")):
-            try:
-                done = proc.run([*compiler, *words], cwd=work, env=env, timeout=_SECONDS)
-            except ToolchainError as e:
-                return Check("module", State.MISSING, e.message, install_line(_INSTALL))
-            if done.status != 0:
-                said = (done.stderr + done.stdout).strip().splitlines()
-                what = next((line for line in said if "error" in line), f"{words[0]}: status {done.status}")
-                return Check("module", State.MISSING, what.strip(), install_line(_INSTALL))
-    return Check("module", State.OK, "compiles and links")
 
 
 def _irc_check(program: str | None, env: Mapping[str, str]) -> Check:

@@ -25,7 +25,7 @@ import stand_ins  # noqa: E402
 from sources import Source, check, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
 
 from _lazyck.postbuild.objects import elf  # noqa: E402
-from _lazyck.postbuild.probe.own_command import writing_to  # noqa: E402
+from _lazyck.postbuild.probe.group import writing_to  # noqa: E402
 from _lazyck.toolchains import by_name  # noqa: E402
 
 CHECKED = 2  # blobs that are compiled for the host to compare libraries: each takes minutes

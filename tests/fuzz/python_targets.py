@@ -18,9 +18,9 @@ from _lazyck.inspect import Files, eager_of, render_blobs, render_eager, render_
 from _lazyck.interceptor.compile_commands import export, load
 from _lazyck.interceptor.log import read_log
 from _lazyck.manifest import decode
-from _lazyck.postbuild.explain import advise
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.objects.embedded import read_manifest
+from _lazyck.postbuild.reasons import advise
 from _lazyck.records import decode_records
 from _lazyck.remote import lease, record
 from _lazyck.remote.sign import Keys

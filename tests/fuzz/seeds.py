@@ -114,7 +114,8 @@ def corpus(directory: Path) -> None:
     gnu, sysv = small_library("gnu"), small_library("sysv")
     records = record(b"COMP") + b"\0\0" + record(b"LINK")
     relocatable = small_object(records)
-    kept = b"LZHDRS1\0" + struct.pack("<Q", 3) + b"key" + struct.pack("<Q6Q", 1, *range(6)) + b"/dev/null\0"
+    row = struct.pack("<6Q", *range(6)) + b"/dev/null\0"
+    kept = b"LZHDRS2\0" + struct.pack("<2Q", 3, len(row)) + b"key" + row
     rows = struct.pack("<4Q", 4096, 0, 8192, 1)
     seeds = {
         "manifest": {

@@ -116,6 +116,9 @@ def test_cmake_hears_of_shims_for_the_host_compilers_of_nvcc(fake: Project, make
         "g++: note",
     ]
     assert (done.returncode, done.stdout) == (3, "#$ g++\n")
+    asked = ["env", "--ignore-signal=CHLD", "nvcc"]  # a build tool may ignore the end of its children
+    heedless = subprocess.run(asked, cwd=asking, env=env, capture_output=True, text=True)
+    assert (heedless.returncode, heedless.stderr) == (3, done.stderr)
     elsewhere = subprocess.run(["nvcc", "-v", "x.cu"], cwd=fake.dir, env=env, capture_output=True, text=True)
     assert f'#$ "{real.parent}"/g++' in elsewhere.stderr
 

@@ -19,7 +19,7 @@ from .state import State, World
 from .step import Next, blob_lock, is_whole, step
 
 
-@step("store/lookup.cpp find", "look")
+@step("store/store.cpp find", "look")
 def look(w: World, s: State, t: int) -> Next:
     """Looks up the entry without a lock (look_up_entry). A whole entry is a hit."""
     if is_whole(w, s, t):
@@ -224,7 +224,7 @@ def stage(w: World, s: State, t: int) -> Next:
     yield "starts the compiler", s
 
 
-@step("compile/compile.cpp run_step")
+@step("store/compile.cpp run_step")
 def run_compiler(w: World, s: State, t: int) -> Next:
     """Waits for the compiler, which leaves a library in the staging directory. The compiler's
     failure is a fault."""

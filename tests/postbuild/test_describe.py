@@ -21,14 +21,13 @@ from _lazyck.postbuild.describe import (
     kernel_name,
     unique_names,
 )
-from _lazyck.postbuild.eager import EagerObject
 from _lazyck.postbuild.host_units import HostUnit, Kernel, Program
 from _lazyck.postbuild.mentions import Mentions
-from _lazyck.postbuild.ownership import Offer, assign
-from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.objects.reveal import private_name
+from _lazyck.postbuild.ownership import assign
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import Settled
+from _lazyck.postbuild.settle import EagerObject, Settled
 from _lazyck.settings import BuildSettings
 
 RECIPE = Recipe("host", "gcc12", "", (), ("c++", "-O2"), ("c++",), ())
@@ -117,7 +116,7 @@ class Project:
         lazy = [self.probed("src/a.hip", "fa", *options, private=private), self.probed("src/b.hip", "fb ib", *options)]
         of_unit = self.probed("src/k.hip", "")
         unit = HostUnit(of_unit.blob, "unit0", (Kernel("_Z1kv", line), Kernel("_Z1lv", "_Z1lv 2")), "* 3", frozenset())
-        owned = assign([Offer(p.blob, p.symbols) for p in lazy], {"fa"}, ())
+        owned = assign(lazy, {"fa"}, ())
         settled = Settled(owned, tuple(lazy), tuple(eager))
         program = Program(Path(self.home) / "lazyck-unit", made_by)
         driver = Invocation("hipcc", "rocm", str(self.at), (f"{self.home}/bin/hipcc", "-shared"), 1, ())

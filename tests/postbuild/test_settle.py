@@ -11,7 +11,6 @@ from link_jobs import NO_INPUTS, link_job
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.errors import CommandError
 from _lazyck.postbuild import settle
-from _lazyck.postbuild.eager import EagerObject
 from _lazyck.postbuild.host_units import HostUnit
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.members import Members
@@ -21,7 +20,7 @@ from _lazyck.postbuild.objects.symbols import Names, Symbols
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import Settled, Settler, copies_in
+from _lazyck.postbuild.settle import EagerObject, Settled, Settler, copies_in
 
 NOT_LAZY = Reason(Kind.DATA, "x")
 

@@ -11,10 +11,10 @@ from counting import CountingCompiler
 from link_jobs import link_job
 
 from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.eager import compile_eagerly
 from _lazyck.postbuild.host_units import HostUnits
 from _lazyck.postbuild.probe import content_key
 from _lazyck.postbuild.probe.probe import ProbeResult, probe
+from _lazyck.postbuild.settle import compile_eagerly
 from _lazyck.postbuild.store import Store
 from _lazyck.toolchains import HOST
 

@@ -1,6 +1,10 @@
-"""Does just enough C++ lexing of text whose macros are expanded."""
+"""Does just enough C++ lexing of text whose macros are expanded: tokens, and the pieces of a text,
+each of which reaches to where a declaration may end. Pieces are found by counting brackets alone,
+so that any text can be split."""
 
 import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 _LITERAL = r"""R"([^()\\\s]{0,16})\((?s:.*?)\)%s"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"""
 
@@ -172,3 +176,117 @@ def function_parts(declaration: str) -> tuple[str, str, str] | None:
     if m is None or not before[: m.start()].strip():
         return None
     return before[: m.start()].strip(), before[m.start() :].strip(), f"({parameters})"
+
+
+# -- pieces --------------------------------------------------------------------------------------
+
+
+class Piece(NamedTuple):
+    """One piece of a text, from `start` up to `end`, which is the index after its last character.
+
+    `ends` says what the last character is: `{` opens a scope, in which other declarations stand,
+    and `}` closes one, or what nothing opened. A `block` ends a declaration, and so does `;`. A
+    directive is a piece of its own (`#`). What is left at the text's end has an empty `ends`.
+    `first` and `last` are the indices of the braces that open the piece's first and last block
+    outside of parentheses, or -1. `is_balanced` is whether all brackets match up to here.
+    """
+
+    ends: str
+    start: int
+    first: int
+    last: int
+    end: int
+    is_balanced: bool
+
+
+def pieces(text: str, opens_scope: Callable[[str], bool], is_whole: Callable[[str, Piece], bool]) -> Iterator[Piece]:
+    """Yield the pieces of `text`. `opens_scope` decides about a brace by the declaration's text
+    before it. `is_whole` decides whether a piece of `text` that ends with a block is a declaration,
+    or goes on. Where brackets do not match, each brace begins anew with parentheses."""
+    start, first, last, depth, parens, outer, is_balanced = 0, -1, -1, 0, 0, 0, True
+    for mark in STRUCTURE.finditer(text):
+        at = mark.start()
+        kind, ends = text[at], ""
+        if kind == "(":
+            parens += 1
+            continue
+        if kind == ")":
+            if parens:
+                parens -= 1
+            else:
+                is_balanced = False
+            continue
+        if kind == "}":
+            if depth > 1:
+                depth -= 1
+                continue
+            if parens != outer:
+                parens, is_balanced = outer, False
+            if depth == 0:
+                ends = kind
+            elif parens == 0 and is_whole(text, Piece("block", start, first, last, at + 1, is_balanced)):
+                ends = "block"
+            depth = outer = 0
+        elif depth:
+            depth += kind == "{"
+        elif kind == "{":
+            outer = parens
+            if parens == 0:
+                first, last = (at if first < 0 else first), at
+                ends = kind if opens_scope(text[start:at]) else ""
+            depth = 0 if ends else 1
+        elif kind == ";":
+            ends = "" if parens else kind
+        elif kind in "# \t" and not text[start:at].strip():
+            ends = "#"
+        if ends:
+            yield Piece(ends, start, first, last, mark.end(), is_balanced)
+            start, first, last = mark.end(), -1, -1
+    yield Piece("", start, first, last, len(text), is_balanced and not depth and not parens)
+
+
+# -- bodies --------------------------------------------------------------------------------------
+
+_TRAP = " __builtin_trap(); "
+# If a head contains one of these, other declarations may depend on the body, or it is no plain
+# function's.
+_MATTERS = re.compile(r"\b(?:constexpr|consteval|auto|requires|concept|try|catch|asm)\b|=\s*\[")
+_FUNCTION = re.compile(r"\)\s*(?:(?:const|noexcept|override|final|volatile|mutable)\b\s*|&\s*)*$")
+_SCOPE = re.compile(r'\b(?:namespace|class|struct|union)\b|\bextern\s*"')
+_NOT_OF_HEADS = re.compile(
+    r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|alignas\s*\([^()]*\)|\[\[.*?\]\]|^#.*$", re.MULTILINE
+)
+
+
+def without_bodies(text: str) -> str:
+    """Return the declarations of `text`, which is preprocessed C or C++, without the bodies of
+    functions: a compiler needs none to tell a blob's symbols. Line breaks within bodies are lost.
+
+    With the headers of torch or CUTLASS, a compiler spends most of its time on these bodies: it
+    reads them, and instantiates what they use. A declaration's meaning depends on a body only if
+    that is `constexpr` or has a type deduced from it. Such bodies stay. All others become a trap
+    rather than vanish, so that an inline function remains inline. This decides where a vtable goes.
+
+    This reads brackets and words only. Where they mislead it, the text either fails to compile or
+    keeps its meaning: only what stands between a head that ends like a function's and the closing
+    brace is changed.
+    """
+    out: list[str] = []
+    done = 0  # up to where text is written
+    head, is_function = "", False  # of the last brace
+
+    def opens_scope(before: str) -> bool:
+        nonlocal head, is_function
+        head = _NOT_OF_HEADS.sub("", before)
+        is_function = _FUNCTION.search(head) is not None
+        return not is_function and _SCOPE.search(head) is not None
+
+    # After the braces of an enumeration or an initializer the declaration goes on.
+    for piece in pieces(text, opens_scope, lambda _text, _piece: is_function):
+        # A body without a statement may be a variable's initializer: void (*f)(int){nullptr};
+        has_body = piece.ends == "block" and text.find(";", piece.last, piece.end) > 0
+        if has_body and not _MATTERS.search(head):
+            out += [text[done : piece.last + 1], _TRAP]
+            done = piece.end - 1
+    out.append(text[done:])
+    return "".join(out)

@@ -164,13 +164,6 @@ def _source_name(s: str, i: int) -> tuple[str, int]:
     return s[m.end() : end], end
 
 
-def _past_end(s: str, i: int) -> int:
-    """Return the index behind the `E` that ends the list which goes on at `i`."""
-    while s[i] != "E":
-        i = _past_one(s, i)
-    return i + 1
-
-
 def _past_one(s: str, i: int) -> int:
     c = s[i]
     if c.isdigit():
@@ -178,8 +171,11 @@ def _past_one(s: str, i: int) -> int:
     if c == "L":
         m = _LITERAL.match(s, i)
         return m.end() if m else _take(_VALUE, s, _past_one(s, i + 1))
-    if c in "NIJF":
-        return _past_end(s, i + 1)
+    if c in "NIJF":  # a list, which an `E` ends
+        i += 1
+        while s[i] != "E":
+            i = _past_one(s, i)
+        return i + 1
     if c in _KNOWN_BY_PATTERN:
         return _take(_KNOWN_BY_PATTERN[c], s, i)
     if c in "UuB":

@@ -15,18 +15,18 @@ from _lazyck import proc, waiting
 from _lazyck.command import LinkCommand
 from _lazyck.config import runtime_source, tools_dir
 from _lazyck.files import encode, own_folder, write_atomic
-from _lazyck.postbuild import bundle, missing, state, summary
+from _lazyck.postbuild import bundle, state, summary
 from _lazyck.postbuild.describe import Description, PrivateNames, describe, has_units, unlazy
 from _lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
 from _lazyck.postbuild.job import LinkJob
-from _lazyck.postbuild.link import handles, project_link, relink
-from _lazyck.postbuild.link.reach import Demands, Reach
-from _lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
-from _lazyck.postbuild.link.words import link_words
+from _lazyck.postbuild.link import relink
+from _lazyck.postbuild.link.reach import Demands, Reach, check_complete
+from _lazyck.postbuild.link.stubs import names_of, render_deferred, render_note, render_stubs, wrapped_among
+from _lazyck.postbuild.link.words import ahead_link, link_words, save_ahead
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import cudart, elf, symbols
 from _lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
-from _lazyck.postbuild.private_names import plain_name
+from _lazyck.postbuild.objects.reveal import plain_name
 from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
 from _lazyck.postbuild.proof import Proof
@@ -136,7 +136,7 @@ def link_lazily(
         if demands == before:
             break
     if settled.failed:
-        missing.check(st, directory, settled.failed, [path for _, path in inputs.libraries], env)
+        check_complete(st, directory, settled.failed, [path for _, path in inputs.libraries], env)
     relink.repeat(said)
     relink.check_places(st, final)
     for scratch in ("probe", "proof"):
@@ -145,7 +145,7 @@ def link_lazily(
     write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
     state.save(st, directory)
     keep_link(job, settled, demands)
-    state.commit(final)
+    state.commit(directory, final)
     delivered = relink.deliver(st, final)
     done = summary.LinkSummary(
         library=st.library,
@@ -255,7 +255,7 @@ def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -
         return cudart.read(archive, library, machine)
     apart = {p.blob.call.toolchain for p in settled.lazy if has_units(p.blob) and not demands.whole}
     shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
-    names = [name for t in shared for name in handles.names_of(t)]
+    names = [name for t in shared for name in names_of(t)]
     return cudart.wrappers(names, library, machine) if names else None
 
 
@@ -323,7 +323,7 @@ def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | Non
     if not settled.units and not (runtime and any(has_units(p.blob) for p in settled.lazy)):
         return ()
     blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
-    return handles.wrapped_among(settler.real().undefined.union(blobs))
+    return wrapped_among(settler.real().undefined.union(blobs))
 
 
 def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
@@ -366,8 +366,8 @@ def keep_link(job: LinkJob, settled: Settled, demands: Demands) -> None:
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
     libraries = dict(job.inputs.libraries)
     kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
-    ahead = project_link.read_link(job, eager, kept if settled.lazy else ())
-    project_link.save(ahead, job.directory)
+    ahead = ahead_link(job, eager, kept if settled.lazy else ())
+    save_ahead(ahead, job.directory)
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,23 +1,32 @@
 """Makes the words of the final link: the project's own command without its deferred objects, with
-stubs and runtime. Every input that `quick` will need again is kept as a copy."""
+stubs and runtime. Every input that `quick` will need again is kept as a copy.
+
+The project's own link is kept too, in `ahead.json`, so that the library can be linked ahead of time
+later. In its words, each deferred object is written as the object to be compiled from its record.
+An archive with deferred members is written as an archive to be made again from its kept copy.
+"""
 
 import hashlib
+import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from _lazyck.abi import Role
-from _lazyck.command import LinkCommand
-from _lazyck.files import encode
+from _lazyck.command import CompileCommand, Invocation, LinkCommand
+from _lazyck.errors import FormatError
+from _lazyck.files import encode, write_atomic
 from _lazyck.postbuild import state
 from _lazyck.postbuild.job import LinkJob
+from _lazyck.postbuild.link import outputs
 from _lazyck.postbuild.link.reach import Demands
 from _lazyck.postbuild.link.relink import RUNTIME
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.objects.inputs import LinkInputs
-from _lazyck.postbuild.objects.reveal import reveal
-from _lazyck.postbuild.private_names import private_name
-from _lazyck.toolchains import tool_names
+from _lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories
+from _lazyck.postbuild.objects.reveal import private_name, reveal
+from _lazyck.toolchains import lookup
 from _lazyck.toolchains.options import Item
 
 
@@ -81,7 +90,7 @@ def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
         words += ["-Xlinker", "-soname", "-Xlinker", soname]
     if not inputs.shared:
         words += ["-Xlinker", "--export-dynamic"]
-    if tool_names.is_c_driver(link.call.tool):
+    if lookup.is_c_driver(link.call.tool):
         words.append("-lstdc++")
     return [*words, "-ldl", "-lpthread"]
 
@@ -119,8 +128,9 @@ class Keeper:
 
     def item(self, item: Item) -> list[str]:
         """Return the words of an option, or of an input that is neither object nor archive."""
-        if not item.name:
-            return [self._library_or_script(item.words[0])]
+        if not item.name:  # a library, a script, or nothing that exists
+            path = self._link.call.path(item.words[0])
+            return [self._places.real(path) if os.path.exists(path) else item.words[0]]
         if item.value is None:
             return list(item.words)
         if item.role is Role.LINKER:
@@ -139,10 +149,6 @@ class Keeper:
         """Return the word that names the shared library at `path`."""
         return self._places.real(path)
 
-    def _library_or_script(self, word: str) -> str:
-        path = self._link.call.path(word)
-        return self._places.real(path) if os.path.exists(path) else word
-
     def linker_part(self, part: str) -> str:
         """Return one of the parts of a word for the linker, independent of the build."""
         lead, equals, value = part.partition("=")
@@ -153,3 +159,107 @@ class Keeper:
             is_library = ".so" in os.path.basename(path)
             return f"{lead}{equals}{self._places.real(path) if is_library else self.copy(value)}"
         return f"{lead}{equals}{self._places.real(value) if value.startswith('/') else value}"
+
+
+# -- the project's own link -----------------------------------------------------------------------
+
+AHEAD_VERSION = 4
+FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time
+
+
+@dataclass(frozen=True)
+class AheadLink:
+    """Says how to link a library ahead of time.
+
+    - `words`: the whole command; its output is `HERE/ahead/<file name>`.
+    - `records`: the blobs of its deferred objects. Record N is to be compiled into `ahead/N.o`.
+    - `archives`: file names of kept copies in `objects`. From number N, `ahead/N.a` is to be made.
+    - `eager`: maps the outputs of the blobs that are compiled eagerly to the reasons.
+    - `shared`: whether the output is a library.
+    - `libraries`: the paths of the shared libraries that the link names.
+    - `kept`: the sonames of libraries that the lazy link keeps for its blobs' sake.
+    """
+
+    words: tuple[str, ...]
+    cwd: str
+    records: tuple[CompileCommand, ...]
+    archives: tuple[str, ...]
+    eager: Mapping[str, str]
+    shared: bool
+    libraries: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+class _Writer:
+    """Turns the items of a link command into words for an ahead-of-time link."""
+
+    def __init__(self, job: LinkJob) -> None:
+        self._link, self._inputs, self._keeper = job.link, job.inputs, Keeper(job)
+        self._directories = library_directories(job.inputs.items, job.link)
+        self.records: dict[str, range] = {}  # path of a deferred object → numbers of its records
+        self.blobs: list[CompileCommand] = []
+        self.archives: dict[str, int] = {}  # path of an archive → its number
+        self.copies: list[str] = []
+        self._real_archives = frozenset(job.inputs.archives)
+
+    def words(self, index: int, item: Item) -> list[str]:
+        """Return the words that stand for `item`, the one at `index`."""
+        held = [path for path in files_of(item, self._link, self._directories) if path in self._inputs.records]
+        if not held:
+            return [self._keeper.copy(item.words[0])] if index in self._inputs.kept else self._keeper.item(item)
+        if item.role is not Role.LINKER:
+            return self._real(held[0], is_empty=index in self._inputs.deferred)
+        words = []
+        for part in (item.value or "").split(","):
+            path = self._link.call.path(part)
+            real = self._real(path, is_empty=False) if path in held else [self._keeper.linker_part(part)]
+            words += [word for value in real for word in ("-Xlinker", value)]
+        return words
+
+    def _real(self, path: str, *, is_empty: bool) -> list[str]:
+        """Return the words for an input file that holds records. A file that `is_empty` apart from
+        them is left out."""
+        if path in self._real_archives:
+            if path not in self.archives:
+                self.archives[path] = len(self.archives)
+                self.copies.append(self._keeper.copy(path).rpartition("/")[2])
+            return [f"{state.HERE}/{FOLDER}/{self.archives[path]}.a"]
+        if path not in self.records:
+            new = self._inputs.records[path]
+            self.records[path] = range(len(self.blobs), len(self.blobs) + len(new))
+            self.blobs += new
+        own = [] if is_empty else [self._keeper.copy(path)]
+        return own + [f"{state.HERE}/{FOLDER}/{n}.o" for n in self.records[path]]
+
+
+def ahead_link(job: LinkJob, eager: Mapping[str, str], kept: tuple[str, ...]) -> AheadLink:
+    """Return the link with nothing lazy. Copies archives with deferred members."""
+    link, inputs, writer = job.link, job.inputs, _Writer(job)
+    words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
+    words += [f"{state.HERE}/deferred.o"] if inputs.stays else []  # as in the lazy link
+    for index, item in enumerate(inputs.items):
+        words += writer.words(index, item) if item.role is not Role.OUTPUT else []
+    words = [*outputs.without(words), "-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
+    blobs, copies = tuple(writer.blobs), tuple(writer.copies)
+    libraries = tuple(path for _, path in inputs.libraries)
+    return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared, libraries, kept)
+
+
+def save_ahead(ahead: AheadLink, directory: Path) -> None:
+    """Write `ahead` into the library's directory."""
+    raw = {"version": AHEAD_VERSION, **vars(ahead)}
+    write_atomic(directory / "ahead.json", json.dumps(raw, default=vars).encode())
+
+
+def load_ahead(directory: Path) -> AheadLink:
+    """Read what `save_ahead` wrote. Raises `FormatError`."""
+    path = directory / "ahead.json"
+    again = "run `lazyck build full` again, so that the library is linked again"
+    try:
+        raw = state.tuples(json.loads(path.read_bytes()))
+        if raw.pop("version") != AHEAD_VERSION:
+            raise FormatError(f"{path}: written by another lazyck", again)
+        records = tuple(CompileCommand(Invocation(**r.pop("call")), **r) for r in raw.pop("records"))
+        return AheadLink(records=records, **raw)
+    except (OSError, ValueError, TypeError, KeyError) as e:
+        raise FormatError(f"{path}: what the check needs of the link is missing ({e})", again) from e

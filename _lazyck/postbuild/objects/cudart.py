@@ -7,7 +7,7 @@ of another release. So the library exports a single symbol with a name of its ow
 runtime's functions. Every blob is linked with functions that have the runtime's names and jump
 through the table.
 
-The wrappers of a library with host units (see handles.py) are shared in this way too, since blobs
+The wrappers of a library with host units (see stubs.py) are shared in this way too, since blobs
 also use the handles of its kernels. If the runtime is a shared one, the table has only these.
 """
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from typing import TypeVar
 
 from _lazyck import proc
 from _lazyck.abi import Role
@@ -12,6 +13,8 @@ from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.files import digest, encode
 from _lazyck.postbuild.objects import elf
 from _lazyck.toolchains.options import Item, OptionTable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -84,73 +87,64 @@ class _Span:
 _SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib", "push-state", "pop-state"})
 
 
+@dataclass(frozen=True)
+class _File:
+    """Describes a file that a link names: the index of the item that does, what it is, its blobs,
+    and those of them that the link takes only if something needs them."""
+
+    index: int
+    path: str
+    kind: elf.Kind
+    is_deferred: bool
+    is_whole: bool
+    records: tuple[CompileCommand, ...]
+    optional: frozenset[CompileCommand]
+
+
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     """Look at every input file of `link`. Raises `FormatError` for a damaged record."""
     given = table.split(link.call.argv[link.call.prefix :])
     items = tuple(apart_from_names(given))
     directories = library_directories(items, link)
-    deferred: set[int] = set()
-    kept: set[int] = set()
-    objects: dict[str, None] = {}
-    archives: dict[str, None] = {}
-    libraries: list[tuple[int, str]] = []
-    blobs: dict[CompileCommand, None] = {}
-    held: dict[str, tuple[CompileCommand, ...]] = {}
-    machine = ""
-    stays: dict[str, None] = {}
-    first = len(items)
+    files: list[_File] = []
     span = _Span()
-    optional: set[CompileCommand] = set()
-    firm: set[CompileCommand] = set()
-    whole: set[str] = set()
-    is_readable = True
     for i, item in enumerate(items):
         span.read(item.value or "" if item.role is Role.LINKER else item.name)
         for path in files_of(item, link, directories):
             kind = elf.kind(path)
             image = elf.open_image(path) if kind == "object" else None
-            if kind == "archive":
-                archives[path] = None
-                whole.update([path] if span.whole else [])
-            elif image and image.is_deferred:
-                if not item.name:  # among the words of an option it may stay, since it is empty
-                    deferred.add(i)
-            elif kind in ("object", "bitcode"):
-                objects[path] = None
-            elif kind == "shared":
-                libraries.append((i, path))
-            elif not item.name:
-                is_readable = False
-            if kind in ("archive", "object"):
-                records, alone = elf.deferred_records(path, image)
-                optional.update(alone if span.is_choosy(kind) else ())
-                firm.update(set(records) - alone if span.is_choosy(kind) else records)
-                blobs.update(dict.fromkeys(records))
-                held.update({path: tuple(records)} if records else {})
-                first = min(first, i) if records else first
-                machine = machine or (elf.machine(path) if records else "")
-                if records and i not in deferred:
-                    stays[path] = None
-            if not item.name and i not in deferred and kind in ("archive", "object", "bitcode"):
-                kept.add(i)
+            records, alone = elf.deferred_records(path, image) if kind in ("archive", "object") else ([], frozenset())
+            optional = alone if span.is_choosy(kind) else frozenset()
+            is_deferred = image is not None and image.is_deferred
+            files.append(_File(i, path, kind, is_deferred, span.whole, tuple(records), optional))
+    inputs = [f for f in files if not items[f.index].name]
+    # Among the words of an option a deferred object may stay, since it is empty.
+    deferred = frozenset(f.index for f in inputs if f.is_deferred)
+    holding = [f for f in files if f.records]
+    firm = {blob for f in holding for blob in f.records if blob not in f.optional}
+    is_readable = not any(f.kind in ("executable", "other") for f in inputs)
     return LinkInputs(
-        items,
-        any(item.name in ("-shared", "--shared") for item in items),
-        soname_of(given),
-        frozenset(deferred),
-        frozenset(kept),
-        tuple(objects),
-        tuple(archives),
-        tuple(libraries),
-        tuple(blobs),
-        machine,
-        tuple(stays),
-        held,
-        first,
-        frozenset(optional - firm if is_readable else ()),
-        frozenset(whole),
-        frozenset(wanted_by(given)),
+        items=items,
+        shared=any(item.name in ("-shared", "--shared") for item in items),
+        soname=soname_of(given),
+        deferred=deferred,
+        kept=frozenset(f.index for f in inputs if f.kind in ("archive", "object", "bitcode")) - deferred,
+        objects=_unique(f.path for f in files if f.kind in ("object", "bitcode") and not f.is_deferred),
+        archives=_unique(f.path for f in files if f.kind == "archive"),
+        libraries=tuple((f.index, f.path) for f in files if f.kind == "shared"),
+        blobs=_unique(blob for f in holding for blob in f.records),
+        machine=next((elf.machine(f.path) for f in holding), ""),
+        stays=_unique(f.path for f in holding if f.index not in deferred),
+        records={f.path: f.records for f in holding},
+        first=next((f.index for f in holding), len(items)),
+        optional=frozenset().union(*(f.optional for f in holding if is_readable)) - firm,
+        whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
+        wanted=frozenset(wanted_by(given)),
     )
+
+
+def _unique(found: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(found))
 
 
 # These linker options take a name or an output as their value, even if there is a file of that

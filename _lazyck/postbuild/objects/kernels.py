@@ -45,24 +45,15 @@ def find(table: Iterable[Symbol]) -> Kernels:
     handles: dict[str, str] = {}
     by_nvcc: set[str] = set()
     for launcher in [name for name, kind in types.items() if _LAUNCHER in name and kind == "FUNC"]:
-        kernel = _known_to_nvcc(launcher)
+        # An `extern "C"` kernel has a mangled name here too, although its symbol is its plain name.
+        m = _OF_NVCC.match(launcher)
+        kernel = launcher[m.end() : m.end(1) + int(m[1])] if m else ""
         handle = next((name for name in (kernel, *sorted(identifiers(kernel))) if types.get(name) == "FUNC"), "")
         if handle:
             by_nvcc.add(launcher)
-        handles[launcher] = handle or _known_to_clang(launcher)
+        of_clang = _OF_CLANG.sub(lambda m: str(int(m[1]) - len(_LAUNCHER)), launcher).replace(_LAUNCHER, "")
+        handles[launcher] = handle or of_clang
     return Kernels({s: h for s, h in handles.items() if h in types}, frozenset(by_nvcc))
-
-
-def _known_to_nvcc(launcher: str) -> str:
-    """Return the mangled name of the kernel that `launcher` launches, or an empty string if nvcc
-    did not name it. An `extern "C"` kernel has a mangled name too, although its symbol is its plain
-    name."""
-    m = _OF_NVCC.match(launcher)
-    return launcher[m.end() : m.end(1) + int(m[1])] if m else ""
-
-
-def _known_to_clang(launcher: str) -> str:
-    return _OF_CLANG.sub(lambda m: str(int(m[1]) - len(_LAUNCHER)), launcher).replace(_LAUNCHER, "")
 
 
 def launched(kernel: str, file: str, env: Mapping[str, str]) -> Reason:

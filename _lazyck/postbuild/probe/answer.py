@@ -18,7 +18,8 @@ class Answer:
     - `compiled`: why the blob was compiled by itself. It is empty if the group's probe answered
       everything.
     - `weak`: those of `symbols` and `kernels` that others who use them have too (inline functions,
-      implicit instantiations), so that they count only where they are needed.
+      implicit instantiations). Compilers leave them out if nothing in the blob uses them, so that
+      they count only where they are needed.
     - `needs`: what it leaves undefined, or None if only a compile of its own could tell.
     - `eager`: the reason to compile it ahead of time, or None.
     - `merged`: those of `symbols` that give way to a definition elsewhere (explicit instantiations,
@@ -63,6 +64,11 @@ class Probed(Answer):
 
     blob: CompileCommand = field(kw_only=True)
     headers: frozenset[str] = field(kw_only=True)
+
+    @property
+    def firm(self) -> frozenset[str]:
+        """Return those of `symbols` that give way to nothing."""
+        return frozenset(self.symbols) - self.weak - self.merged
 
 
 _TYPES: dict[str, Callable[[Any], Any]] = {

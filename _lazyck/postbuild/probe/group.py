@@ -8,9 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from _lazyck import proc
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand
-from _lazyck.toolchains import Toolchain
-from _lazyck.toolchains.base import SourceCompile, TextCompile
+from _lazyck.files import digest, encode
+from _lazyck.toolchains import Toolchain, by_name
+from _lazyck.toolchains.base import DEPEND_ROLES, SourceCompile, TextCompile
+from _lazyck.toolchains.options import join
 
 _ERROR = re.compile(r"\berror\b[^:\n]{0,12}:", re.IGNORECASE)
 
@@ -76,3 +79,24 @@ def rule_files(depfile: Path, cwd: str) -> set[str]:
     text = depfile.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
     words = re.findall(r"(?:\\.|\S)+", text.partition(": ")[2])
     return {os.path.join(cwd, re.sub(r"\\(.)", r"\1", w).replace("$$", "$")) for w in words}
+
+
+def writing_to(blob: CompileCommand, target: Path) -> list[str]:
+    """Return the project's own command for `blob`, with another output. It writes no depfile: the
+    shim has written one, and this command's would name another target."""
+    call = blob.call
+    items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
+    kept = join(i for i in items if i.role is not Role.OUTPUT and i.role not in DEPEND_ROLES)
+    return [*call.argv[: call.prefix], *kept, "-o", str(target)]
+
+
+def compile_one(blob: CompileCommand, target: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> proc.Result:
+    """Make the object of `blob` by the project's own command, with the options `more`."""
+    tool_env = by_name(blob.call.toolchain).tool_env(blob, env)
+    return proc.run([*writing_to(blob, target), *more], cwd=blob.call.cwd, env=proc.anchored(tool_env, blob.call.cwd))
+
+
+def object_key(blob: CompileCommand, content: str) -> str:
+    """Return the key of what `compile_one` makes of a blob that has the key `content`."""
+    words = writing_to(blob, Path("object.o"))
+    return digest(*map(encode, (content, blob.call.cwd, *words)))

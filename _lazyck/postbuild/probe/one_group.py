@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from _lazyck.postbuild.cxx.declarations import parse
-from _lazyck.postbuild.cxx.instances import Instances, instances
 from _lazyck.postbuild.cxx.lexer import flat, without_attributes
+from _lazyck.postbuild.cxx.uses import Instances, instances
 from _lazyck.postbuild.cxx.variables import Declaration, Kind, Unsupported
-from _lazyck.postbuild.probe import bound, content_key, preprocess
+from _lazyck.postbuild.probe import content_key, preprocess
 from _lazyck.postbuild.probe.answer import Answer, from_json
 from _lazyck.postbuild.probe.group import Group, first_error
 from _lazyck.postbuild.probe.real_object import defines
@@ -208,7 +208,7 @@ def _probe_cluster(
         for source in cluster.sources:
             answers.doubts.setdefault(source, Doubt("may use a managed variable of a header", own_initializers=False))
     places = ((s, split.texts.get(s, "")) for s in cluster.sources)
-    reasons = ((s, bound.reason(t, takes_late_managed=takes_late_managed)) for s, t in places)
+    reasons = ((s, preprocess.what_binds(t, takes_late_managed=takes_late_managed)) for s, t in places)
     own = {s: Answer(eager=reason) for s, reason in reasons if reason}
     answers.found |= own
     declared = _Declared(batch)
@@ -245,7 +245,7 @@ def _recall(group: Group, split: preprocess.Split, answers: Answers, learnt: Map
 
 def _headers_declare_managed(batch: Path, own: Iterable[str]) -> bool:
     """Return whether a batch declares managed variables besides the sources' `own` texts."""
-    return bound.declares_managed(preprocess.read_source(batch)) > sum(map(bound.declares_managed, own))
+    return preprocess.declares_managed(preprocess.read_source(batch)) > sum(map(preprocess.declares_managed, own))
 
 
 def _defines_something(header: str) -> bool:

@@ -21,15 +21,13 @@ from _lazyck.command import CompileCommand
 from _lazyck.config import environment
 from _lazyck.postbuild.bundle import Contents
 from _lazyck.postbuild.cxx import demangle
-from _lazyck.postbuild.cxx.instances import instances
-from _lazyck.postbuild.eager import object_key
+from _lazyck.postbuild.cxx.uses import instances
 from _lazyck.postbuild.objects.elf import open_image
-from _lazyck.postbuild.probe import bound, content_key, preprocess
+from _lazyck.postbuild.probe import content_key, preprocess
 from _lazyck.postbuild.probe.answer import Answer, Probed
-from _lazyck.postbuild.probe.group import Group, first_error, rule_files
+from _lazyck.postbuild.probe.group import Group, compile_one, first_error, object_key, rule_files
 from _lazyck.postbuild.probe.ir import probe_ir
 from _lazyck.postbuild.probe.one_group import Answers, Doubt, probe_group
-from _lazyck.postbuild.probe.own_command import compile_one
 from _lazyck.postbuild.probe.real_object import judge
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
@@ -163,7 +161,7 @@ def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
     for shared, sources in members.items():
         first = next(iter(next(iter(sources.values()))))
         toolchain = toolchains.by_name(first.call.toolchain)
-        default = toolchain.default_arch()
+        default = toolchain.default_arch
         is_cxx = toolchain.written_in == "c++"
         archs = toolchain.archs_of(first, env) or ((default,) if default else ())
         groups.append(
@@ -215,7 +213,7 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
     own = answers.instances.get(source)
     if own is None:  # not preprocessed with the others
         text = _own_text(group, source, output.with_suffix(".ii"))
-        if tied := bound.reason(text, takes_late_managed=group.toolchain.takes_late_managed):
+        if tied := preprocess.what_binds(text, takes_late_managed=group.toolchain.takes_late_managed):
             return Answer(eager=tied)
         own = instances(text)
     by_itself = _is_plain(group)

@@ -5,8 +5,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from _lazyck.postbuild.cxx import demangle
-from _lazyck.postbuild.cxx.instances import Instances
 from _lazyck.postbuild.cxx.mangled import template_of
+from _lazyck.postbuild.cxx.uses import Instances
 from _lazyck.postbuild.objects import kernels, vtables
 from _lazyck.postbuild.objects.elf import ElfImage, Symbol, asked_for
 from _lazyck.postbuild.objects.vtables import is_of_class

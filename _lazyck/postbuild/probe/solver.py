@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from _lazyck.postbuild.cxx.bodies import without_bodies
+from _lazyck.postbuild.cxx.includes import HeaderReach
+from _lazyck.postbuild.cxx.lexer import without_bodies
 from _lazyck.postbuild.cxx.variables import Declaration
 from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe import preprocess, probe_unit
 from _lazyck.postbuild.probe.answer import Answer
 from _lazyck.postbuild.probe.group import Group, first_error
-from _lazyck.postbuild.probe.header_reach import HeaderReach
 
 _COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
 _FEW = 8  # a unit that fails a second time falls apart if more than one in this many blobs is at fault

@@ -41,7 +41,7 @@ struct RecipeRow {
 // makes a host unit's own names unique.
 std::string device_name(std::string text);
 
-// Returns the lines of a host unit's table (units/src/units.cpp) that describe device code, in the
+// Returns the lines of a host unit's table (units/src/cuda_host.cpp) that describe device code, in the
 // form that BlobRow has.
 Strings lines_of_table(std::string_view table);
 
@@ -134,6 +134,14 @@ class ManifestView {
     std::string m_where;
     std::uint32_t m_whole = 0;                            // the blob that the parts belong to
     std::shared_ptr<const std::vector<PartRow>> m_parts;  // null: the rows are the manifest's own
+};
+
+// The row of a manifest that describes a blob.
+struct ManifestRow {
+    const ManifestView& manifest;
+    std::uint32_t index;
+
+    BlobRow blob() const { return manifest.blob(index); }
 };
 
 // Returns the line of a host unit's table that describes the row. It begins with `*` for all

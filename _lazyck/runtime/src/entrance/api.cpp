@@ -94,7 +94,7 @@ lazyck_job* begin_job(unsigned workers, Rows rows) {
 }
 
 int clear_failures(Core& core) {
-    core.store.shop.lookup.forget_bad_places();
+    core.store.forget_bad_places();
     int count = 0;
     const std::lock_guard<std::mutex> guard(core.states.mutex);
     for (auto& state : core.states.all) {
@@ -111,7 +111,7 @@ LAZYCK_EXPORT int lazyck_abi_version(void) { return LAZYCK_API_VERSION; }
 LAZYCK_EXPORT int lazyck_set_cache_dir(const char* path) {
     return guarded([=] {
         Core& core = Library::get().core;
-        core.store.shop.lookup.set_cache_dir(path == nullptr ? "" : path);
+        core.store.set_cache_dir(path == nullptr ? "" : path);
         clear_failures(core);  // this cache may have what could not be compiled
     });
 }
@@ -122,7 +122,7 @@ LAZYCK_EXPORT int lazyck_get_stats(lazyck_stats* stats) {
         lazyck_stats out = {};
         out.blobs = core.blobs.count();
         out.symbols = lazyck_slot_count;
-        const Counters& counters = core.store.shop.counters;
+        const Counters& counters = core.store.counters;
         out.hits = counters.hits;
         out.misses = counters.misses;
         out.compiles = counters.compiles;
@@ -155,7 +155,7 @@ LAZYCK_EXPORT int lazyck_prefetch(const char* pattern) {
         }
         if (chosen.empty()) fail("lazyck: no blob of " + blobs.path() + " matches '" + wanted_name + "'");
         const std::vector<Wanted> wanted = blobs.wanted_here(chosen);
-        for_each_in_parallel(wanted.size(), library.core.store.shop.config.jobs,
+        for_each_in_parallel(wanted.size(), library.core.store.config.jobs,
                              [&](std::size_t i) { library.readiness.make_ready(wanted[i]); });
         return static_cast<int>(wanted.size());
     });
@@ -185,7 +185,7 @@ LAZYCK_EXPORT int lazyck_is_cached(const char* blob) {
 }
 
 LAZYCK_EXPORT int lazyck_forbid_jit(int is_forbidden) {
-    return guarded([=] { return Library::get().core.store.shop.jit.forbid(is_forbidden != 0) ? 1 : 0; });
+    return guarded([=] { return Library::get().core.store.jit.forbid(is_forbidden != 0) ? 1 : 0; });
 }
 
 // This begins nothing, so that another lazy library can ask at its own first use.
@@ -234,7 +234,7 @@ LAZYCK_EXPORT void lazyck_job_free(lazyck_job* job) { delete job; }
 
 LAZYCK_EXPORT int lazyck_set_listener(lazyck_listener listener, void* data) {
     return guarded([=] {
-        Events& events = Library::get().core.store.shop.events;
+        Events& events = Library::get().core.store.events;
         if (listener == nullptr) return events.set_listener(nullptr);
         events.set_listener([=](bool has_ended, const Event& event) {
             lazyck_event out = {};

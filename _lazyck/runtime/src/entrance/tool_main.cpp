@@ -162,7 +162,7 @@ struct Chosen {
     std::uint32_t index;
     Strings archs;
 
-    BlobRow row() const { return manifest->blob(index); }
+    ManifestRow at() const { return {*manifest, index}; }
 };
 
 // The blobs, and the parts of blobs, that the options name. The kernels of a blob are read from its
@@ -235,8 +235,8 @@ class Choice {
     std::shared_ptr<const ManifestView> parts_of(std::uint32_t index) const {
         const ManifestView plain = m_manifest.parts(index, {});
         const Strings archs = archs_for(plain, plain.blob(ManifestView::k_host_unit).recipe, m_archs, false);
-        std::optional<Entry> host = m_makes_hosts ? m_store.obtain(plain, ManifestView::k_host_unit, archs)
-                                                  : m_store.find(plain, ManifestView::k_host_unit, archs);
+        std::optional<Entry> host = m_makes_hosts ? m_store.obtain({plain, ManifestView::k_host_unit}, archs)
+                                                  : m_store.find({plain, ManifestView::k_host_unit}, archs);
         const std::string text = host ? read_text(host->path) : "";
         const std::size_t at = text.find(LAZYCK_KERNELS_VERSION "\n");
         const std::string table = at == std::string::npos ? "" : text.c_str() + at;
@@ -263,12 +263,12 @@ int list_packs(const std::string& library, const ManifestView& manifest) {
 
 // Compiles the chosen blobs, with `is_again` also those that a cache has. Returns the exit status:
 // 2 if the compiler itself refused each of those that failed, and would refuse it again.
-int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs, bool is_again) {
+int compile(Store& store, const std::vector<Chosen>& blobs, bool is_again) {
     const auto get = is_again ? &Store::make : &Store::obtain;
     std::atomic<int> failures{0}, refusals{0};
-    for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
+    for_each_in_parallel(blobs.size(), store.config.jobs, [&](std::size_t i) {
         try {
-            (store.*get)(*blobs[i].manifest, blobs[i].index, blobs[i].archs);
+            (store.*get)(blobs[i].at(), blobs[i].archs);
         } catch (const lazyck::CompileError& e) {
             write_all(2, std::string(e.what()) + "\n");
             refusals += dynamic_cast<const PermanentFailure*>(&e) != nullptr ? 1 : 0;
@@ -279,12 +279,13 @@ int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs
 }
 
 // Compiles the one blob and leaves what is known of it for the compile service.
-int make(const ActionCache& cache, Store& store, const Places& places, const Config& config, const Chosen& blob) {
-    check_compiler(blob.manifest->recipe(blob.row().recipe), places.roots.empty() ? "" : places.roots[0]);
-    const int status = compile(store, config, {blob}, false);
+int make(const ActionCache& cache, Store& store, const Chosen& blob) {
+    check_compiler(blob.manifest->recipe(blob.at().blob().recipe),
+                   store.places.roots.empty() ? "" : store.places.roots[0]);
+    const int status = compile(store, {blob}, false);
     std::string path;
-    store.is_cached(*blob.manifest, blob.index, blob.archs, path);
-    const Guess cost = store.expected_cost(*blob.manifest, blob.index, blob.archs);
+    store.is_cached(blob.at(), blob.archs, path);
+    const Guess cost = store.expected_cost(blob.at(), blob.archs);
     cache.deliver(path, cost.blob.seconds, cost.blob.peak_kib);
     return status;
 }
@@ -306,12 +307,12 @@ int run(const ToolOptions& options) {
     const std::vector<Chosen> blobs = choice.entries(options);
     if ((options.verb == "preamble" || options.verb == "make") && blobs.size() != 1) fail(k_usage);
     if (options.verb == "preamble") {
-        const std::string problem = store.preambles().make(*blobs[0].manifest, blobs[0].index, blobs[0].archs);
+        const std::string problem = store.preambles.make(blobs[0].at(), blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
-    if (options.verb == "compile") return compile(store, config, blobs, options.is_again);
-    if (options.verb == "make") return make(*action, store, places, config, blobs[0]);
+    if (options.verb == "compile") return compile(store, blobs, options.is_again);
+    if (options.verb == "make") return make(*action, store, blobs[0]);
     std::string out;
     for (const Chosen& blob : blobs) {
         if (options.verb == "kernels") {
@@ -319,20 +320,20 @@ int run(const ToolOptions& options) {
             continue;
         }
         const Strings& archs = blob.archs;
-        const std::string name = json_string(blob.row().name);
+        const std::string name = json_string(blob.at().blob().name);
         if (options.verb == "preambles") {
-            const std::string preamble = store.preambles().key_of(*blob.manifest, blob.index, archs);
+            const std::string preamble = store.preambles.key_of(blob.at(), archs);
             out +=
                 "{\"name\": " + name + ", \"preamble\": " + (preamble.empty() ? "null" : json_string(preamble)) + "}\n";
             continue;
         }
         std::string path;
-        const bool is_cached = store.is_cached(*blob.manifest, blob.index, archs, path);
+        const bool is_cached = store.is_cached(blob.at(), archs, path);
         if (options.verb == "path") {
             out += path + "\n";
             continue;
         }
-        const EntryKey key = store.shop.lookup.key_of(*blob.manifest, blob.row(), archs);
+        const EntryKey key = store.key_of(blob.at(), archs);
         out += "{\"name\": " + name + ", \"arch\": " + json_string(join(archs, "+")) +
                ", \"path\": " + json_string(path) + ", \"cached\": " + (is_cached ? "true" : "false") +
                ", \"key\": " + json_string(key.id().hex()) + ", \"entry\": " + json_string(Cache::entry_name(key)) +

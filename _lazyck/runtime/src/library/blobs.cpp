@@ -89,7 +89,7 @@ const HostUnit& Blobs::host_unit_of_blob(BlobId blob, const char* table) const {
 
 Strings Blobs::archs_here(BlobId blob) const {
     const ManifestRow at = row(blob);
-    return archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_archs, true);
+    return archs_for(at.manifest, at.blob().recipe, m_archs, true);
 }
 
 std::vector<Wanted> Blobs::wanted_here(const std::vector<BlobId>& blobs) const {
@@ -97,7 +97,7 @@ std::vector<Wanted> Blobs::wanted_here(const std::vector<BlobId>& blobs) const {
     std::map<std::pair<const ManifestView*, std::uint32_t>, std::shared_ptr<const Strings>> known;  // by recipe
     for (const BlobId blob : blobs) {
         const ManifestRow at = row(blob);
-        const auto place = known.try_emplace({&at.manifest, at.manifest.blob(at.index).recipe});
+        const auto place = known.try_emplace({&at.manifest, at.blob().recipe});
         if (place.second) {
             try {
                 place.first->second = std::make_shared<const Strings>(archs_here(blob));

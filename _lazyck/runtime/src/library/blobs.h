@@ -29,14 +29,6 @@ namespace lazyck::rt {
 // number plus one.
 using BlobId = std::uint64_t;
 
-// The row of a manifest that describes a blob.
-struct ManifestRow {
-    const ManifestView& manifest;
-    std::uint32_t index;
-
-    BlobRow blob() const { return manifest.blob(index); }
-};
-
 // The device code of a host unit.
 struct HostUnit {
     BlobId whole = 0;

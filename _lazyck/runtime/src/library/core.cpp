@@ -54,7 +54,7 @@ void stay_loaded() {
 
 std::vector<void*> read_slots(const ManifestRow& at) {
     std::vector<void*> functions;
-    const BlobRow blob = at.manifest.blob(at.index);
+    const BlobRow blob = at.blob();
     for (std::uint32_t i = 0; at.manifest.has_slots() && i < blob.symbol_count; ++i)
         functions.push_back(lazyck_slots[blob.first_symbol + i].load(std::memory_order_relaxed));
     return functions;
@@ -62,7 +62,7 @@ std::vector<void*> read_slots(const ManifestRow& at) {
 
 void store_slots(const ManifestRow& at, const std::vector<void*>& functions) {
     if (!at.manifest.has_slots()) return;
-    const BlobRow blob = at.manifest.blob(at.index);
+    const BlobRow blob = at.blob();
     for (std::uint32_t i = 0; i < blob.symbol_count; ++i)
         lazyck_slots[blob.first_symbol + i].store(functions[i], std::memory_order_release);
 }
@@ -117,12 +117,12 @@ std::optional<FirstCall> Recorder::count_call(BlobId blob, BlobState& state) {
 ProfileRow Recorder::profile_row(BlobId blob, const BlobState& state) const {
     const ManifestRow at = m_blobs.row(blob);
     ProfileRow row;
-    row.blob = at.manifest.blob(at.index).name;
+    row.blob = at.blob().name;
     row.library = at.manifest.library();
     row.archs = state.archs;
     row.order = state.order;
     row.calls = state.calls;
-    if (!at.manifest.has_slots()) row.kernel = kernel_of(at.manifest.blob(at.index));
+    if (!at.manifest.has_slots()) row.kernel = kernel_of(at.blob());
     if (state.entry) {
         row.seconds = state.entry->seconds;
         row.peak_kib = state.entry->peak_kib;

@@ -23,11 +23,10 @@ namespace {
 // made at the same time.
 std::optional<Entry> each_entry(Core& core, const ManifestRow& at, const Strings& archs,
                                 const std::function<std::optional<Entry>(const Strings&)>& get) {
-    const std::vector<Strings> wanted = archs_of_entries(at.manifest.blob(at.index), archs);
+    const std::vector<Strings> wanted = archs_of_entries(at.blob(), archs);
     if (wanted.size() == 1) return get(wanted.front());
     std::vector<std::optional<Entry>> entries(wanted.size());
-    for_each_in_parallel(wanted.size(), core.store.shop.config.jobs,
-                         [&](std::size_t i) { entries[i] = get(wanted[i]); });
+    for_each_in_parallel(wanted.size(), core.store.config.jobs, [&](std::size_t i) { entries[i] = get(wanted[i]); });
     for (const auto& each : entries) {
         if (!each) return std::nullopt;
     }
@@ -45,11 +44,11 @@ std::optional<Entry> each_entry(Core& core, const ManifestRow& at, const Strings
 // Returns a blob's entry in a cache: that of all of the blob, or else that of its host unit.
 std::optional<Entry> find_in_cache(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const ManifestRow at = core.blobs.row(blob);
-    const auto find_one = [&](const Strings& each) { return core.store.find(at.manifest, at.index, each); };
+    const auto find_one = [&](const Strings& each) { return core.store.find(at, each); };
     std::optional<Entry> found = each_entry(core, at, archs, find_one);
     if (found || !may_go_by_kernel || !at.manifest.has_parts(at.index)) return found;
     const ManifestRow part = core.blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
-    found = core.store.find(part.manifest, part.index, archs);
+    found = core.store.find(part, archs);
     if (found) found->is_host_unit = true;
     return found;
 }
@@ -57,14 +56,14 @@ std::optional<Entry> find_in_cache(Core& core, BlobId blob, const Strings& archs
 // Precompiles the headers that other blobs include, too, in the background after a compile.
 void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs) {
     try {
-        if (!core.store.preambles().should_make(at.manifest, at.index, archs)) return;
+        if (!core.store.preambles.should_make(at, archs)) return;
     } catch (const CompileError&) {
         return;  // a blob's own call will report what is wrong with it
     }
     stay_loaded();
     start_thread([&core, at, archs, activity = std::make_shared<Activity>(core.states)] {
         try {
-            const std::string problem = core.store.preambles().make(at.manifest, at.index, archs);
+            const std::string problem = core.store.preambles.make(at, archs);
             if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
         } catch (const std::exception& e) {
             say(Level::debug, std::string("no precompiled preamble: ") + e.what());
@@ -75,8 +74,7 @@ void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs
 Entry make_whole(Core& core, const ManifestRow& at, const Strings& archs) {
     // Of several entries, some may be cached.
     const auto make_one = [&](const Strings& each) -> std::optional<Entry> {
-        return each.size() == archs.size() ? core.store.make(at.manifest, at.index, each)
-                                           : core.store.obtain(at.manifest, at.index, each);
+        return each.size() == archs.size() ? core.store.make(at, each) : core.store.obtain(at, each);
     };
     Entry entry = *each_entry(core, at, archs, make_one);
     if (entry.seconds > 0) make_preamble_later(core, at, archs);
@@ -92,7 +90,7 @@ Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_k
     const ManifestRow part = core.blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
     const auto apart = [&](auto get) -> std::optional<Entry> {
         try {
-            std::optional<Entry> entry = get(part.manifest, part.index, archs);
+            std::optional<Entry> entry = get(part, archs);
             if (entry) entry->is_host_unit = true;
             return entry;
         } catch (const CompileError& e) {
@@ -100,20 +98,20 @@ Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_k
             return std::nullopt;
         }
     };
-    if (core.store.shop.jit.is_forbidden()) {
-        if (auto fetched = core.store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
+    if (core.store.jit.is_forbidden()) {
+        if (auto fetched = core.store.fetch(at, archs)) return std::move(*fetched);
         auto fetched = apart([&](auto&&... words) { return core.store.fetch(words...); });
         return fetched ? std::move(*fetched) : make_whole(core, at, archs);
     }
-    if (!core.store.goes_by_kernel(at.manifest, at.index)) return make_whole(core, at, archs);
+    if (!core.store.goes_by_kernel(at)) return make_whole(core, at, archs);
     // Whoever filled a remote cache usually compiled whole blobs.
-    if (auto fetched = core.store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
+    if (auto fetched = core.store.fetch(at, archs)) return std::move(*fetched);
     auto made = apart([&](auto&&... words) { return std::optional<Entry>(core.store.make(words...)); });
     if (made) {
         if (made->seconds > 0) make_preamble_later(core, at, archs);
         return std::move(*made);
     }
-    core.store.refuse_by_kernel(at.manifest, at.index);
+    core.store.refuse_by_kernel(at);
     return make_whole(core, at, archs);
 }
 
@@ -138,9 +136,9 @@ std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& 
 
 std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const ManifestRow at = core.blobs.row(blob);
-    const char* const name = at.manifest.blob(at.index).name;
-    core.store.shop.events.prepare();
-    if (core.store.shop.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
+    const char* const name = at.blob().name;
+    core.store.events.prepare();
+    if (core.store.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
     const Range range(std::string("lazyck compile ") + name);
     {
         std::unique_lock<std::mutex> lock(core.states.mutex);
@@ -191,10 +189,10 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
 
 bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const auto is_there = [&](const ManifestRow& at) {
-        const std::vector<Strings> entries = archs_of_entries(at.manifest.blob(at.index), archs);
+        const std::vector<Strings> entries = archs_of_entries(at.blob(), archs);
         return std::all_of(entries.begin(), entries.end(), [&](const Strings& each) {
             std::string path;
-            return core.store.is_cached(at.manifest, at.index, each, path);
+            return core.store.is_cached(at, each, path);
         });
     };
     const ManifestRow at = core.blobs.row(blob);

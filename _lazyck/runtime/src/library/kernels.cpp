@@ -19,7 +19,7 @@ namespace {
 
 using Words = std::array<std::uintptr_t, 10>;  // as many as any registration has
 
-// A row of a library's table of wrapped functions, which _lazyck/postbuild/link/handles.py writes.
+// A row of a library's table of wrapped functions, which _lazyck/postbuild/link/stubs.py writes.
 struct Wrapped {
     void* function;
     std::uint32_t argument;  // number of the argument that holds the handle
@@ -41,7 +41,7 @@ struct Image {
 }  // namespace
 
 extern "C" {
-// _lazyck/postbuild/link/handles.py makes the definitions.
+// _lazyck/postbuild/link/stubs.py makes the definitions.
 extern __attribute__((visibility("hidden"))) const Wrapped lazyck_wrapped[];
 extern __attribute__((visibility("hidden"))) Register* const lazyck_registering[];
 // Handles that are ready, each at the place that its address determines. The wrappers' fast path

@@ -64,7 +64,7 @@ Library& Library::get() {
         library = mine.release();
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         std::atexit(at_exit);  // or at its dlclose
-        const Jit jit = library->core.store.shop.config.jit;
+        const Jit jit = library->core.store.config.jit;
         if ((jit == Jit::warn || jit == Jit::error) && is_process_ready()) set_ready(true);
         library->begin();
         for (const std::string& problem : environment_problems()) say_once(problem, problem);
@@ -74,7 +74,7 @@ Library& Library::get() {
 
 // Does what the environment asks for, at the first use.
 void Library::begin() {
-    const Config& config = core.store.shop.config;
+    const Config& config = core.store.config;
     if (!config.record.empty()) core.recorder.record(config.record);
     const auto attempt = [](const char* variable, const auto& action) {
         try {

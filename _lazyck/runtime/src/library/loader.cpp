@@ -227,7 +227,7 @@ void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, c
     };
     CheckedFile::NamedCopy named_copy;
     if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM)
-        named_copy = [&core](int fd) { return core.store.named_copies().make(fd); };
+        named_copy = [&core](int fd) { return core.store.named_copies->make(fd); };
     void* const handle = entry.file->load(core.states.mutex, before, named_copy, reason);
     if (handle == nullptr && !listed.empty()) {
         const std::lock_guard<std::mutex> guard(core.states.mutex);
@@ -240,7 +240,7 @@ void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, c
 // Loads the file of an entry, and returns the addresses of its functions. `archs` is for messages.
 std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, const std::string& archs) {
     const ManifestRow at = core.blobs.row(blob);
-    const BlobRow description = at.manifest.blob(at.index);
+    const BlobRow description = at.blob();
     const double start = now_seconds();
     std::string reason;
     void* const handle = open_blob(core, at.manifest, description, entry, reason);
@@ -271,7 +271,7 @@ std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, con
 
 void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& archs) {
     const ManifestRow at = core.blobs.row(blob);
-    const BlobRow description = at.manifest.blob(at.index);
+    const BlobRow description = at.blob();
     Event event;
     event.kind = "load";
     event.library = at.manifest.library();
@@ -315,11 +315,11 @@ void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& 
         if (!core.recorder.is_recording()) store_slots(at, state.functions);
     }
     if (!is_first) return;
-    core.store.shop.events.prepare();
+    core.store.events.prepare();
     event.seconds = now_seconds() - event.start;
     const Subject subject = subject_of(at.manifest, description, archs);
     if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
-    core.store.shop.events.tell(event, core.store.shop.lookup.history(at.manifest));
+    core.store.events.tell(event, core.store.history(at.manifest));
 }
 
 }  // namespace lazyck::rt

@@ -102,7 +102,7 @@ Prefetch::State::State(Core& its_core, Readiness& its_readiness, const std::vect
 Prefetch::Prefetch(Core& core, Readiness& readiness, const std::vector<ProfileRow>& rows, unsigned workers)
     : m_state(std::make_shared<State>(core, readiness, rows)), m_process(getpid()) {
     stay_loaded();
-    const std::size_t most = std::max(1U, workers == 0 ? core.store.shop.config.jobs : workers);
+    const std::size_t most = std::max(1U, workers == 0 ? core.store.config.jobs : workers);
     const std::size_t threads = std::min(m_state->wanted.size(), most);
     m_state->running = std::max<std::size_t>(1, threads);
     std::size_t started = 0;
@@ -145,8 +145,8 @@ double Prefetch::State::expected_seconds(const Wanted& each) const {
     try {
         double sum = 0;
         const Strings archs = each.archs ? *each.archs : core.blobs.archs_here(each.blob);
-        for (const Strings& one : archs_of_entries(at.manifest.blob(at.index), archs))
-            sum += core.store.expected_cost(at.manifest, at.index, one).blob.seconds;
+        for (const Strings& one : archs_of_entries(at.blob(), archs))
+            sum += core.store.expected_cost(at, one).blob.seconds;
         return sum;
     } catch (const std::exception&) {
         return 0;  // the compile will report what is wrong

@@ -52,12 +52,11 @@ void Readiness::make_ready(const Wanted& wanted) {
         return;
     }
     const ManifestRow at = m_core.blobs.row(wanted.blob);
-    check_no_capture(at.manifest, at.manifest.blob(at.index), m_core.blobs.path());
+    check_no_capture(at.manifest, at.blob(), m_core.blobs.path());
     const Strings archs = wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob);
     // Until this is destroyed, other blobs may wait until the called one has got a job permit.
-    const std::shared_ptr<void> need(nullptr, [&](void*) {
-        m_core.store.shop.permits.needs_none(wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
-    });
+    const std::shared_ptr<void> need(
+        nullptr, [&](void*) { m_core.store.permits.needs_none(wanted.call.from == nullptr ? "" : at.blob().name); });
     std::shared_ptr<const Entry> entry = find_entry(m_core, wanted.blob, archs, wanted.is_called);
     if (!entry) {
         begin_siblings(wanted.call);
@@ -72,7 +71,7 @@ void Readiness::make_ready_for_call(const Wanted& wanted) {
         const std::lock_guard<std::mutex> guard(m_core.states.mutex);
         return m_core.states.all[wanted.blob].entry != nullptr;
     };
-    const bool may_be_late = m_core.store.shop.jit.is_watching() && !is_obtained();
+    const bool may_be_late = m_core.store.jit.is_watching() && !is_obtained();
     const double begin = now_seconds();
     make_ready(wanted);
     if (may_be_late) report_late(wanted.blob, now_seconds() - begin);
@@ -89,7 +88,7 @@ void Readiness::report_late(BlobId blob, double seconds) {
         if (!state.entry || state.entry->origin != "compiled" || std::exchange(state.is_reported, true)) return;
         archs = state.archs;
     }
-    const Subject subject = subject_of(at.manifest, at.manifest.blob(at.index), archs);
+    const Subject subject = subject_of(at.manifest, at.blob(), archs);
     say(Level::warn,
         "a call waited " + seconds_text(seconds) + " for the compile of " + subject.words +
             " after warm-up was over (" LAZYCK_ENV_JIT "=warn); add it to the warm-up",
@@ -117,7 +116,7 @@ const HostUnit* Readiness::loaded_host_unit(BlobId blob) {
         if (!state.entry || !state.entry->is_host_unit) return nullptr;
     }
     const ManifestRow at = m_core.blobs.row(blob);
-    const char* const table = table_of(at.manifest.blob(at.index).name);
+    const char* const table = table_of(at.blob().name);
     return table[0] == '\0' ? nullptr : &m_core.blobs.host_unit_of_blob(blob, table);
 }
 
@@ -141,9 +140,9 @@ void Readiness::make_part_ready(const Wanted& wanted) {
     // thread then loads the kernel.
     if (!wanted.line.empty() && !m_core.states.is_loaded(wanted.blob)) {
         const ManifestView kernel = at.manifest.kernel(at.index, wanted.line);
-        if (m_core.store.goes_by_kernel(at.manifest, at.index)) {
+        if (m_core.store.goes_by_kernel(at)) {
             const Strings archs = wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob);
-            for (const Strings& each : archs_of_entries(kernel.blob(0), archs)) m_core.store.obtain(kernel, 0, each);
+            for (const Strings& each : archs_of_entries(kernel.blob(0), archs)) m_core.store.obtain({kernel, 0}, each);
         }
         const std::lock_guard<std::mutex> guard(m_core.states.mutex);
         if (!m_core.states.all[wanted.blob].is_loaded) {
@@ -193,7 +192,7 @@ std::vector<BlobId> Readiness::siblings_of(const Call& call) {
 // Makes each other blob ready that the function behind `call` calls, on a thread of its own. A blob
 // is begun only once.
 void Readiness::begin_siblings(const Call& call) {
-    if (call.from == nullptr || m_core.store.shop.config.jobs < 2 || m_core.store.shop.jit.is_forbidden()) return;
+    if (call.from == nullptr || m_core.store.config.jobs < 2 || m_core.store.jit.is_forbidden()) return;
     for (const Wanted& sibling : m_core.blobs.wanted_here(siblings_of(call))) {
         {
             const std::lock_guard<std::mutex> guard(m_core.states.mutex);
@@ -202,16 +201,16 @@ void Readiness::begin_siblings(const Call& call) {
         }
         stay_loaded();
         const auto name_of = [&](BlobId blob) { return std::string(m_core.blobs.name(blob)); };
-        m_core.store.shop.permits.announce(name_of(sibling.blob), name_of(m_core.blobs.of_slot(call.slot)));
+        m_core.store.permits.announce(name_of(sibling.blob), name_of(m_core.blobs.of_slot(call.slot)));
         const bool has_begun = start_thread([this, sibling, activity = std::make_shared<Activity>(m_core.states)] {
             try {
                 make_ready(sibling);
             } catch (const std::exception&) {
                 // If a call needs this blob, that call gets the error.
             }
-            m_core.store.shop.permits.withdraw();
+            m_core.store.permits.withdraw();
         });
-        if (!has_begun) m_core.store.shop.permits.withdraw();
+        if (!has_begun) m_core.store.permits.withdraw();
     }
 }
 
@@ -286,7 +285,7 @@ void Readiness::make_expected_ready() {
             m_expected.pop_front();
         }
         try {
-            if (is_at_hand(next) || (m_core.store.shop.config.jobs > 1 && !m_core.store.shop.jit.is_forbidden()))
+            if (is_at_hand(next) || (m_core.store.config.jobs > 1 && !m_core.store.jit.is_forbidden()))
                 make_ready(next);
         } catch (const std::exception&) {
             // If a call needs this blob, that call gets the error.
