@@ -1,5 +1,4 @@
-"""The contents of a lazy library, for people and for programs: a summary, blobs in full, reasons
-why sources are eager."""
+"""The contents of a lazy library: a summary, blobs in full, reasons why sources are eager."""
 
 import os
 import shlex
@@ -45,8 +44,7 @@ class Files:
 
 
 def files_of(path: Path, manifest: Manifest) -> Files:
-    """Return the files at and beside `path`, a lazy library or the `manifest` of a bundle. Raises
-    `OSError`."""
+    """Return the files at `path`, a lazy library or its manifest, and beside. Raises `OSError`."""
     beside = path.absolute().parent
     places = [beside] if path.name == "manifest" else [beside / "lazyck" / manifest.library]
     places += [beside / manifest.root / manifest.library] if manifest.root else []
@@ -63,8 +61,7 @@ def eager_of(manifest: Manifest) -> list[Unlazy]:
 
 
 def blobs_named(manifest: Manifest, names: Sequence[str], *, every: bool) -> list[BlobRecord]:
-    """Return the blobs that `names` select, by the rules of `lazyck prebuild`. The name of a part
-    of a blob selects the blob. Raises `UnknownBlobs`."""
+    """Return the blobs that `names` select, themselves or by their parts. Raises `UnknownBlobs`."""
     own = {blob.name: blob for blob in manifest.blobs}
     rows = select(manifest, names, every).blobs
     return list(dict.fromkeys(row if row.name in own else own[row.unit] for row in rows))
@@ -129,8 +126,7 @@ def render_eager(m: Manifest) -> str:
 
 
 def _kernels(m: Manifest) -> Mapping[str, list[tuple[str, str]]]:
-    """Return the kernels of each host unit: their symbols, and the names by which users select
-    them."""
+    """Return each host unit's kernels: their symbols, and the names by which users select them."""
     found: dict[str, list[tuple[str, str]]] = {}
     for blob in m.blobs:
         if blob.is_kernel:
@@ -204,8 +200,7 @@ def to_json(m: Manifest, chosen: Sequence[BlobRecord], files: Files) -> dict[str
 
 
 def _blob_to_json(blob: BlobRecord, readable: Mapping[str, str]) -> dict[str, Any]:
-    """Return a blob. `symbols` are the plain names, and `recorded` are the names in the
-    manifest."""
+    """Return a blob. `symbols` are plain names, and `recorded` those in the manifest."""
     return {
         **asdict(blob),
         "symbols": [plain_name(symbol) for symbol in blob.symbols],

@@ -78,7 +78,7 @@ def describe(
         files[runtime] = str(way)
     place = ""
     # Without a way to the library's wrappers, nobody would learn of a handle's first use.
-    by_kernel = frozenset(p.blob for p in lazy if program and way and has_units(p.blob))
+    by_kernel = frozenset(p.blob for p in lazy if program and way and can_be(p.blob))
     if program and (units or by_kernel):
         place = f"{job.name}/tree/.lazyck/{program.path.name}"
         files[place] = str(program.path)
@@ -142,12 +142,6 @@ def digest_of_keys(blobs: Sequence[BlobRecord], recipes: Sequence[Recipe]) -> st
     equal digests can use the same entries."""
     rows = ((b.name, b.digest, recipes[b.recipe].toolchain_id, b.units.digest if b.units else "") for b in blobs)
     return digest(*(encode(word) for row in rows for word in row))
-
-
-def has_units(blob: CompileCommand) -> bool:
-    """Return whether the first call of a lazy blob need not compile all of it."""
-    toolchain = by_name(blob.call.toolchain)
-    return bool(toolchain.entry_verb) and can_be(blob)
 
 
 def kernel_name(symbol: str) -> str:

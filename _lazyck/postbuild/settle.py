@@ -76,7 +76,7 @@ def device_name(text: str) -> str:
 def can_be(blob: CompileCommand) -> bool:
     """Return whether there may be a host unit of `blob`. Only device code has one."""
     toolchain = by_name(blob.call.toolchain)
-    return toolchain.has_units and os.path.splitext(blob.source)[1] in toolchain.unit_suffixes
+    return bool(toolchain.entry_verb) and os.path.splitext(blob.source)[1] in toolchain.unit_suffixes
 
 
 class HostUnits:

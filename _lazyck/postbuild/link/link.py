@@ -16,7 +16,7 @@ from _lazyck.command import LinkCommand
 from _lazyck.config import runtime_source, tools_dir
 from _lazyck.files import encode, own_folder, write_atomic
 from _lazyck.postbuild import bundle, state, summary
-from _lazyck.postbuild.describe import Description, PrivateNames, describe, has_units, unlazy
+from _lazyck.postbuild.describe import Description, PrivateNames, describe, unlazy
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.link import relink
 from _lazyck.postbuild.link.reach import Demands, Reach, check_complete
@@ -243,7 +243,7 @@ def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -
     used = {p.blob.call.toolchain for p in settled.lazy}
     if archive and any(by_name(t).takes_static_runtime(job.link) for t in used):
         return cudart.read(archive, library, machine)
-    apart = {p.blob.call.toolchain for p in settled.lazy if has_units(p.blob) and not demands.whole}
+    apart = {p.blob.call.toolchain for p in settled.lazy if can_be(p.blob) and not demands.whole}
     shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
     names = [name for t in shared for name in names_of(t)]
     return cudart.wrappers(names, library, machine) if names else None
@@ -304,7 +304,7 @@ def write(
 def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
     """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
     or its blobs use, if any of its kernels are compiled by themselves."""
-    if not settled.units and not (runtime and any(has_units(p.blob) for p in settled.lazy)):
+    if not settled.units and not (runtime and any(can_be(p.blob) for p in settled.lazy)):
         return ()
     blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
     return wrapped_among(settler.real().undefined.union(blobs))

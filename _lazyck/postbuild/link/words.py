@@ -26,7 +26,7 @@ from _lazyck.postbuild.link.relink import RUNTIME
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories
 from _lazyck.postbuild.objects.reveal import private_name, reveal
-from _lazyck.toolchains import tool_names
+from _lazyck.toolchains import lookup
 from _lazyck.toolchains.options import Item
 
 
@@ -60,7 +60,7 @@ def link_words(
             words += _to_linker("--export-dynamic")
         elif not inputs.soname:
             words += _to_linker("-soname", soname)
-        if tool_names.is_c_driver(link.call.tool):
+        if lookup.is_c_driver(link.call.tool):
             words.append("-lstdc++")
         words += ["-ldl", "-lpthread", *_for_blobs(inputs, keeper, demands)]
     return [*words, *_to_linker(*(f"--wrap={name}" for name in wrapped))], keeper.originals

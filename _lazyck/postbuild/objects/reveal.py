@@ -6,7 +6,7 @@ library's own code, which was compiled for a hidden symbol, is still bound to it
 libraries define. Blobs use it by a private name, which no other library has: the loader binds by
 name. So do blobs with functions that `-fvisibility=hidden` keeps within the library. The runtime
 gives that name to the symbols of the blobs' objects, both where they define such a function and
-where they refer to it (runtime/src/compile/private_names.cpp). A stub has the private name and the
+where they refer to it (runtime/src/store/private_names.cpp). A stub has the private name and the
 plain one, and so has what the library's own objects hide.
 """
 

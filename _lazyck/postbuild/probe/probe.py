@@ -145,7 +145,7 @@ def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
     for shared, sources in members.items():
         first = next(iter(next(iter(sources.values()))))
         toolchain = toolchains.by_name(first.call.toolchain)
-        default = toolchain.default_arch()
+        default = toolchain.default_arch
         is_cxx = toolchain.written_in == "c++"
         archs = toolchain.archs_of(first, env) or ((default,) if default else ())
         groups.append(
