@@ -1,6 +1,7 @@
 """The `lazyck` command: parses the command line, calls one function, prints the result."""
 
 import difflib
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -81,15 +82,13 @@ def cli(context: click.Context) -> None:
 
 def main() -> NoReturn:
     """Run the command line. Only this function turns an error into an exit status."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, Python takes every status for 0
     try:
         cli.main(prog_name="lazyck", standalone_mode=False)
         sys.exit(0)
     except LazyckError as e:
         terminal.tell_error(e.render())
         sys.exit(e.exit_code)
-    except click.UsageError as e:
-        e.show()
-        sys.exit(2)
     except click.ClickException as e:
         e.show()
         sys.exit(e.exit_code)

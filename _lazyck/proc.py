@@ -15,9 +15,9 @@ import errno
 import os
 import signal
 import subprocess
+import tempfile
 import threading
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -96,10 +96,12 @@ def run(
             check=False,
         )
     except OSError as e:
-        what, hint = f"cannot start {argv[0]!r}", "check that the program exists and is executable"
         if cwd is not None and not os.path.isdir(cwd):
-            what, hint = f"{what} in {cwd}", "its working directory is gone: build again, or make the directory"
-        raise ToolchainError(f"{what}: {os.strerror(e.errno or 0)}", hint) from e
+            raise ToolchainError(
+                f"cannot start {argv[0]!r} in {cwd}: {os.strerror(e.errno or 0)}",
+                "its working directory is gone: build again, or make the directory",
+            ) from e
+        raise _cannot_start(argv, e, "check that the program exists and is executable") from e
     except subprocess.TimeoutExpired as e:
         raise ToolchainError(f"{argv[0]!r} did not end within {timeout:g} s") from e
     stdout, stderr = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
@@ -127,9 +129,7 @@ def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapp
     try:
         status = subprocess.run(list(argv), cwd=cwd, env=None if env is None else dict(env), check=False).returncode
     except OSError as e:
-        raise ToolchainError(
-            f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check the command after `--`"
-        ) from e
+        raise _cannot_start(argv, e, "check the command after `--`") from e
     return 128 - status if status < 0 else status
 
 
@@ -140,52 +140,53 @@ def end_interrupted() -> NoReturn:
     raise AssertionError("SIGINT is blocked")
 
 
-class Running(subprocess.Popen[str]):
-    """A running command. A thread passes its output line by line to `on_line` and keeps the last
-    lines. The output is a pipe: if lazyck is killed, a command that goes on printing ends too."""
+class Commands:
+    """Commands that threads run, until all of them are ended at once.
 
-    def __init__(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, on_line: Callable[[str], None] | None = None
-    ) -> None:
-        try:
-            words, full = _own(argv, env)
-            pipe, merged = subprocess.PIPE, subprocess.STDOUT
-            super().__init__(
-                words,
-                env=full,
-                stdin=subprocess.DEVNULL,
-                stdout=pipe,
-                stderr=merged,
-                encoding="utf-8",
-                errors="replace",
-            )
-        except OSError as e:
-            raise ToolchainError(
-                f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check that it exists"
-            ) from e
-        self._tail: deque[str] = deque(maxlen=40)
-        self._on_line = on_line
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+    Each has a session of its own, and ends with the processes that it has started.
+    """
 
-    @property
-    def tail(self) -> str:
-        """The last lines that the command printed."""
-        return "\n".join(self._tail)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_stopped = False
 
-    def stop(self) -> int:
-        """Terminate the command if it runs. Returns its status once it has ended."""
-        self.terminate()  # a shell's background commands ignore SIGINT
-        status = self.wait()
-        # A process that the command left behind may hold the pipe open.
-        self._thread.join(timeout=1)
-        return status
+    def run(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Result | None:
+        """Run `argv` to its end and return the result, whose `stdout` is all that it printed; None
+        if `stop` has ended it, or was called before. Raises `ToolchainError`."""
+        # A pipe could be held open by a process that the command leaves behind.
+        with tempfile.TemporaryFile() as out:
+            with self._lock:
+                if self._is_stopped:
+                    return None
+                try:
+                    words, full = _own(argv, env)
+                    process = subprocess.Popen(
+                        words, env=full, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                    )
+                except OSError as e:
+                    raise _cannot_start(argv, e, "check that it exists") from e
+                self._running.add(process)
+            status = process.wait()
+            with self._lock:
+                self._running.discard(process)
+            if self._is_stopped and status < 0:
+                return None
+            out.seek(0)
+            return Result(status, out.read().decode("utf-8", "replace"), "")
 
-    def _read(self) -> None:
-        for line in self.stdout or ():
-            self._tail.append(line.rstrip("\n"))
-            if self._on_line is not None:
-                self._on_line(line.rstrip("\n"))
+    def stop(self) -> None:
+        """Terminate what runs, and start nothing more."""
+        with self._lock:
+            self._is_stopped = True
+            for process in self._running:
+                if process.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGTERM)  # a shell's background commands ignore SIGINT
+
+
+def _cannot_start(argv: Sequence[str], e: OSError, hint: str) -> ToolchainError:
+    return ToolchainError(f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", hint)
 
 
 class Conversation(subprocess.Popen[bytes]):

@@ -11,7 +11,6 @@ from _lazyck import __version__, abi, proc
 from _lazyck.config import runtime_source
 from _lazyck.files import write_if_different
 from _lazyck.interceptor import compile_commands, log
-from _lazyck.interceptor.compile_commands import Imported
 from _lazyck.interceptor.log import LogLine, read_log
 from _lazyck.interceptor.setup import set_up, set_up_launcher
 from _lazyck.postbuild import summary
@@ -108,7 +107,7 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
         with_toolchains(settings, archs, interception.found, env), shim_homes=tuple(interception.home_map.items())
     )
     save_settings(settings)
-    imported = Imported(0, ())
+    imported: list[tuple[str, str]] = []
     if request.compile_commands is not None:
         imported = compile_commands.defer(request.compile_commands, settings.tmp, globs, build_env, settings.jobs)
     status = proc.passthrough(request.command, env=build_env)
@@ -131,7 +130,7 @@ lazyck: error: no blob was deferred, and --require-lazy, which the variable CI i
 
 def report(
     request: BuildRequest,
-    imported: Imported,
+    imported: Sequence[tuple[str, str]],
     lines: Sequence[LogLine],
     libraries: Sequence[summary.LinkSummary],
     unchanged: Unchanged,
@@ -170,11 +169,12 @@ def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
     ]
 
 
-def imported_lines(imported: Imported, file: Path) -> list[str]:
+def imported_lines(imported: Sequence[tuple[str, str]], file: Path) -> list[str]:
     """Return what became of the entries of a compile_commands.json."""
-    lines = [f"lazyck: {counted(imported.deferred, 'blob')} deferred from {file}"]
-    for reason in dict.fromkeys(reason for _, reason in imported.refused):
-        sources = [source for source, why in imported.refused if why == reason]
+    reasons = [reason for _, reason in imported]
+    lines = [f"lazyck: {counted(reasons.count('blob'), 'blob')} deferred from {file}"]
+    for reason in dict.fromkeys(reason for reason in reasons if reason != "blob"):
+        sources = [source for source, why in imported if why == reason]
         lines.append(f"lazyck: {len(sources)} of its blobs not deferred, {reason}: {shown_names(sources)}")
     return lines
 

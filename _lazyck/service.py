@@ -12,9 +12,9 @@ from _lazyck.costs import keep_guess, read_last
 from _lazyck.errors import LazyckError
 from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild.entries import Entry
-from _lazyck.prebuild.executors import build_on
 from _lazyck.prebuild.plan import Job, Plan
 from _lazyck.prebuild.progress import State
+from _lazyck.prebuild.run import Request, build_on
 from _lazyck.quantities import show_seconds
 from _lazyck.remote.caller import Caller
 from _lazyck.remote.down import ALL, Memory
@@ -97,11 +97,8 @@ def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) ->
     plan = Plan((entry,), (Job(entry, wanted.expected or None),))
     try:
         manifest = read_manifest(wanted.library)
-        relay = _Relay(caller, wanted, label)
-        outcome = build_on(
-            executor, wanted.library, manifest, plan, env, relay,
-            named_by=abi.ENV_REMOTE_COMPILE, jobs=1, keeps_going=True,
-        )  # fmt: skip
+        request = Request(wanted.library, manifest, plan, env, _Relay(caller, wanted, label))
+        outcome = build_on(executor, request, named_by=abi.ENV_REMOTE_COMPILE, jobs=1)
         failure = next(iter(outcome.failures), None)
         if failure and not failure.log:
             raise LazyckError(f"{label}: {failure.error}")

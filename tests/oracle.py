@@ -24,7 +24,7 @@ from _lazyck.postbuild import state
 from _lazyck.postbuild.link.words import load_ahead
 from _lazyck.postbuild.probe.group import compile_one
 from _lazyck.proc import Result, find_program
-from _lazyck.toolchains import tool_names
+from _lazyck.toolchains import lookup
 
 MOST = 3  # the most libraries that are checked for one test function
 WHOLE, SAMPLE = 25, 8  # a library of up to WHOLE blobs is compiled whole; of a larger one, SAMPLE blobs are
@@ -66,7 +66,7 @@ def _compiling_once(cache: Path) -> Iterator[None]:
 
     def compile_cached(blob: CompileCommand, target: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> Result:
         ccache = find_program("ccache")
-        if ccache and tool_names.is_compiler(Path(blob.call.argv[0]).resolve().name):
+        if ccache and lookup.is_compiler(Path(blob.call.argv[0]).resolve().name):
             call = replace(blob.call, argv=(ccache, *blob.call.argv), prefix=blob.call.prefix + 1)
             blob, env = replace(blob, call=call), {**env, **settings}
         return compile_one(blob, target, env, more)

@@ -16,10 +16,11 @@ from _lazyck.pack.base import Base, read_base
 from _lazyck.pack.contents import Pack, make_packs
 from _lazyck.pack.tar import name_for, suffix_of, write_tar
 from _lazyck.pack.wheel import write_wheels
-from _lazyck.prebuild import blob_names, local
+from _lazyck.prebuild import blob_names
 from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import Entry, all_entries, tool
 from _lazyck.prebuild.plan import make_plan
+from _lazyck.prebuild.run import Local, Request
 from _lazyck.quantities import parse_size, show_size
 from _lazyck.tarball import EPOCH, EPOCH_VARIABLE
 from _lazyck.terminal import is_quiet
@@ -132,7 +133,7 @@ def gather(
     for file, chosen in libraries:
         found = all_entries(rt, file, chosen, gpu_archs, env)
         if jobs and not all(e.cached for e in found):
-            compile_missing(rt, file, found, local.BuildOptions(jobs), env)
+            compile_missing(rt, file, chosen, found, jobs, env)
             # The host units, which may be new, tell the keys of their kernels.
             found = all_entries(rt, file, chosen, gpu_archs, env)
         entries += found
@@ -140,11 +141,11 @@ def gather(
 
 
 def compile_missing(
-    rt: Path, file: Path, found: list[Entry], options: local.BuildOptions, env: Mapping[str, str]
+    rt: Path, file: Path, chosen: Selection, found: list[Entry], jobs: int, env: Mapping[str, str]
 ) -> None:
     """Compile those of the entries found that are not cached. Raises `BuildError` if one fails."""
     plan = make_plan(found, read_known_costs(found, env))
-    finish(told(plan, lambda reporter: local.build(rt, file, plan, options, env, reporter)))
+    finish(told(plan, lambda reporter: Local(rt, Request(file, chosen.manifest, plan, env, reporter), jobs).build()))
 
 
 def tell(made: Path, pack: Pack, libraries: Sequence[str]) -> None:

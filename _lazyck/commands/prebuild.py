@@ -20,9 +20,10 @@ from _lazyck.errors import BuildError, UsageError
 from _lazyck.manifest import Manifest
 from _lazyck.postbuild.cxx.demangle import all_readable
 from _lazyck.postbuild.objects.embedded import read_manifest
-from _lazyck.prebuild import blob_names, executors, forecast, listing, local, output, plan, progress
+from _lazyck.prebuild import blob_names, forecast, listing, output, plan, progress
 from _lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from _lazyck.prebuild.preambles import make_preambles
+from _lazyck.prebuild.run import Local, Request, build_on
 from _lazyck.prebuild.schedule import Fleet
 from _lazyck.quantities import counted, parse_size
 from _lazyck.terminal import say
@@ -176,7 +177,7 @@ def build_command(
         )
     if launcher is not None:
         env[abi.ENV_LAUNCHER] = launcher
-    library, options = named.manifest_file, local.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
+    library, parallel = named.manifest_file, parallel_compiles(jobs, env)
     chosen = named.select()
     costs_file = shipped_costs(library, chosen.manifest) if write_costs else None
     directory = output_dir.resolve() if output_dir else None
@@ -186,18 +187,16 @@ def build_command(
 
         def compiled(planned: plan.Plan) -> plan.Outcome:
             def work(reporter: progress.Reporter) -> plan.Outcome:
-                if not executor:
-                    return local.build(rt, library, planned, options, env, reporter)
-                return executors.build_on(
-                    executor, library, chosen.manifest, planned, env, reporter,
-                    named_by="--executor", jobs=jobs, keeps_going=keep_going,
-                )  # fmt: skip
+                request = Request(library, chosen.manifest, planned, env, reporter, keep_going)
+                if executor:
+                    return build_on(executor, request, named_by="--executor", jobs=jobs)
+                return Local(rt, request, parallel, verbose=verbose).build()
 
             return told(planned, work)
 
         if preambles:
             to_compile = plan.make_plan(named.entries(rt, chosen, env), Costs({}))
-            count = make_preambles(rt, library, to_compile.jobs, options.parallel, env)
+            count = make_preambles(rt, library, to_compile.jobs, parallel, env)
             ready = f"{counted(count, 'precompiled preamble is', 'precompiled preambles are')} ready"
             say(f"{ready} for {counted(len(to_compile.jobs), 'uncached blob')}")
             return
@@ -210,7 +209,7 @@ def build_command(
         planned = plan.make_plan(found, known)
         if dry_run:
             render = plan.plan_to_json if as_json else plan.render_plan
-            click.echo(render(planned, known, options.parallel).rstrip("\n"))
+            click.echo(render(planned, known, parallel).rstrip("\n"))
             return
         outcome = compiled(planned)
         if as_json:

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     append(&key, "key", 3);
     g_data = (char*)data;
     g_size = size;
-    if (recall(&search, "kept", &key) && search.n > size) abort();
+    if (recall(&search, "kept", &key) && count(&search) > size) abort();
     arena_free();
     return 0;
 }

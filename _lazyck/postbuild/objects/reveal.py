@@ -7,7 +7,7 @@ library's own code, which was compiled for a hidden symbol, is still bound to it
 libraries define. Blobs use it by a private name, which no other library has: the loader binds by
 name. So do blobs with functions that `-fvisibility=hidden` keeps within the library. The runtime
 gives that name to the symbols of the blobs' objects, both where they define such a function and
-where they refer to it (runtime/src/compile/private_names.cpp). A stub has the private name and the
+where they refer to it (runtime/src/store/private_names.cpp). A stub has the private name and the
 plain one, and so has what the library's own objects hide.
 """
 
@@ -88,8 +88,7 @@ def is_artificial(name: str) -> bool:
 
 
 def private_name(symbol: str, library: str) -> str:
-    """Return the private name of `symbol` in the library of that soname. `library` is empty for a
-    program, of which a process has one."""
+    """Return the private name of `symbol` in the library of that soname ("" for the program)."""
     return f"{symbol}{abi.PRIVATE_MARK}{hashlib.sha256(encode(library)).hexdigest()[:8]}"
 
 
