@@ -29,7 +29,6 @@ OBJECTS = "objects"  # the store of objects in the user's directory of tools
 _RUNTIME, _DIGESTS, _TOOL = "runtime", "digests", "tool"
 _GROUPS = {
     "base/hash.cpp": _DIGESTS,
-    "entrance/tool_blobs.cpp": _TOOL,
     "entrance/tool_main.cpp": _TOOL,
     "entrance/tool_make.cpp": _TOOL,
 }

@@ -34,6 +34,11 @@ class Item:
     value: str | None = None
     role: Role = Role.FLAG
 
+    def with_value(self, value: str) -> list[str]:
+        """Return the words, with another value in place of the option's."""
+        *lead, last = self.words
+        return [*lead, last[: len(last) - len(self.value or "")] + value]
+
 
 class OptionTable:
     """A list of rules, ready to split command lines. `rows` have mode, role, texts separated by

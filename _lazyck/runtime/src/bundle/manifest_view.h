@@ -117,7 +117,6 @@ class ManifestView {
 
     [[noreturn]] void fail_damaged(const char* what) const;
     void check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const;
-    std::uint32_t number(std::size_t at) const;
     template <typename Row>
     Row row(std::uint32_t table_at, std::uint32_t count, std::uint32_t index, const char* missing) const;
     BlobColumns blob_at(std::uint32_t index) const;
