@@ -172,10 +172,11 @@ class Role(str, Enum):
 # The roles of options that say what a compile writes, and where.
 ROLES_OF_OUTPUTS = "".join(r.value for r in Role if r in (Role.COMPILE, Role.OUTPUT) or r.name.startswith("DEPEND"))
 # The entries of a shim's configuration, each of which is a member of the shim's `Conf`: those with
-# one text and those with any number. conf.py says what they mean.
-SHIM_TEXTS = dict.fromkeys(
-    ("tool", "toolchain", "target", "traits", "listed", "log", "compiles", "headers", "links", "python", "bootstrap")
-)
+# one text and those with any number. shims.py says what they mean.
+SHIM_TEXTS = dict.fromkeys((
+    "tool", "toolchain", "target", "lists_paths", "listed", "log", "compiles", "headers", "links", "python",
+    "bootstrap",
+))  # fmt: skip
 SHIM_LISTS = dict.fromkeys((
     "real", "compiler", "blobs", "suffixes", "languages", "flag_env", "option_env", "pass_when", "path_map",
     "env_names", "restore", "shim_dirs", "launch", "launchers", "rules",

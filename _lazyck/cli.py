@@ -89,9 +89,6 @@ def main() -> NoReturn:
     except LazyckError as e:
         terminal.tell_error(e.render())
         sys.exit(e.exit_code)
-    except click.UsageError as e:
-        e.show()
-        sys.exit(2)
     except click.ClickException as e:
         e.show()
         sys.exit(e.exit_code)

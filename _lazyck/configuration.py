@@ -80,11 +80,7 @@ def _default_cache(file: UserFile, env: Mapping[str, str]) -> tuple[str, str]:
 
 def to_json(found: Configuration) -> dict[str, object]:
     """Return the settings as `--json` prints them."""
-    return {
-        "settings": [asdict(s) for s in found.settings],
-        "user_file": str(found.user_file or ""),
-        "problems": list(found.problems),
-    }
+    return asdict(found) | {"user_file": str(found.user_file or "")}
 
 
 def render(found: Configuration) -> str:

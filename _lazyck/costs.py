@@ -76,27 +76,23 @@ def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -
     blob counts, and in it the newest line. Lines that do not parse and refused caches are skipped.
     Raises `OSError`."""
     wanted = None if libraries is None else set(libraries)
-    known: dict[tuple[str, str, str], float] = {}
-    peaks: dict[tuple[str, str, str], int] = {}
+    known: dict[tuple[str, str, str], tuple[float, int]] = {}
     for cache in caches:
-        found: dict[tuple[str, str, str], float] = {}
-        sizes: dict[tuple[str, str, str], int] = {}
+        found: dict[tuple[str, str, str], tuple[float, int]] = {}
         try:
             for file, line in lines_below(cache, CACHE_COSTS, wanted):
                 match = _LINE.fullmatch(line or b"")
                 if match and len(found) < _MOST_RECORDS:
-                    key = (file, match[3].decode(), match[4].decode())
-                    found[key], sizes[key] = float(match[1]), int(match[2])
+                    found[file, match[3].decode(), match[4].decode()] = float(match[1]), int(match[2])
         except RefusedError as e:
             pass_over(cache, e)
-        known, peaks = found | known, sizes | peaks
-    return Costs(known, peaks)
+        known = found | known
+    return Costs({key: seconds for key, (seconds, _) in known.items()}, {key: kib for key, (_, kib) in known.items()})
 
 
 def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, int] | None:
-    """Return the seconds and peak KiB of a blob's last compile for these archs, or None if the end
-    of the record does not say, or the cache is refused. Names are spelled as in file names. Raises
-    `OSError`."""
+    """Return the seconds and peak KiB of a blob's last compile for these archs, with names as in
+    file names, or None if the record's end does not say. Raises `OSError`."""
     try:
         with opened_in(cache, cache / CACHE_COSTS / library) as f:
             f.seek(max(0, f.seek(0, 2) - _TAIL))

@@ -60,15 +60,12 @@ class Directory:
         self.path = path
 
     @classmethod
-    def open(cls, path: Path) -> "Directory":
-        """Open `path`, which must not be a symbolic link. Raises `RefusedError`, `OSError`."""
+    def open(cls, path: Path, *, makes: bool = False) -> "Directory":
+        """Open `path`, which must not be a symbolic link. With `makes`, create it for this user
+        alone if it does not exist. Raises `RefusedError`, `OSError`."""
+        if makes:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls._checked(path, str(path), None)
-
-    @classmethod
-    def make(cls, path: Path) -> "Directory":
-        """Open `path`, or create it for this user alone. Raises as `open` does."""
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return cls.open(path)
 
     @classmethod
     def _checked(cls, path: Path, name: str, above: int | None) -> "Directory":
@@ -248,7 +245,7 @@ def directory_below(root: Path, place: Path, *, makes: bool = False) -> Iterator
     """Open the directory `place`, a path relative to the cache `root`. Each directory on the way
     must be trusted. Raises `RefusedError`, `OSError`."""
     with contextlib.ExitStack() as stack:
-        at = stack.enter_context(Directory.make(root) if makes else Directory.open(root))
+        at = stack.enter_context(Directory.open(root, makes=makes))
         for name in place.parts:
             at = stack.enter_context(at.below(name, makes=makes))
         yield at

@@ -3,13 +3,13 @@
 import os
 import platform
 import shutil
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from _lazyck import __version__, abi, proc
 from _lazyck.config import cache_dir, tools_dir
+from _lazyck.directory import stranger_of
 from _lazyck.errors import LazyckError, ToolchainError, UsageError
 from _lazyck.interceptor.shims import c_compiler
 from _lazyck.quantities import show_size
@@ -122,10 +122,8 @@ def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
         return Check(name, State.MISSING, f"{place} is not a directory", hint)
     if not os.access(place, os.W_OK | os.X_OK):
         return Check(name, State.MISSING, f"{path}: {place} cannot be written", hint)
-    if is_trusted and place == path:
-        info = path.stat()
-        if info.st_uid not in (0, os.getuid()) or stat.S_IMODE(info.st_mode) & 0o022:
-            return Check(name, State.MISSING, f"{path} belongs to, or can be written by, others: it is refused", hint)
+    if is_trusted and place == path and stranger_of(path.stat()):
+        return Check(name, State.MISSING, f"{path} belongs to, or can be written by, others: it is refused", hint)
     free = shutil.disk_usage(place).free
     shown = f"{path} ({show_size(free)} free)"
     return Check(name, State.OK if free >= _LEAST_FREE else State.NOTE, shown)

@@ -233,22 +233,12 @@ def _event_of(raw: dict[str, Any], host: str) -> Event | None:
     kind, blob = raw.get("kind"), _text(raw.get("blob"))
     if start is None or seconds is None or kind not in KINDS or not blob:
         return None
+    texts: dict[str, Any] = {name: _text(raw.get(name)) for name in ("library", "arch", "what")}
+    numbers: dict[str, Any] = {name: _whole(raw.get(name)) for name in ("pid", "tid", "size")}
     return Event(
-        kind,
-        blob,
-        float(start),
-        float(seconds),
-        _text(raw.get("library")),
-        _text(raw.get("arch")),
-        _whole(raw.get("pid")),
-        _whole(raw.get("tid")),
-        _text(raw.get("host")) or host,
-        _whole(raw.get("rank"), -1),
-        raw.get("failed") is True,
-        _text(raw.get("what")),
-        _whole(raw.get("kib")),
-        _whole(raw.get("size")),
-    )
+        kind, blob, float(start), float(seconds), **texts, **numbers, host=_text(raw.get("host")) or host,
+        rank=_whole(raw.get("rank"), -1), has_failed=raw.get("failed") is True, peak_kib=_whole(raw.get("kib")),
+    )  # fmt: skip
 
 
 def _event_of_trace(raw: dict[str, Any], names: dict[int, tuple[str, int]]) -> Event | None:

@@ -1,6 +1,5 @@
-"""Profiles: which blobs runs have used, as the runtime records it (LAZYCK_RECORD; for the grammar
-see runtime/src/record/profile.h). A list of names, one a line, is a profile without further
-facts."""
+"""Which blobs runs have used, as LAZYCK_RECORD made libraries record it
+(runtime/src/record/profile.h). A list of names, one a line, is a profile without further facts."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -49,10 +49,9 @@ class BuildOutcome:
 def prepare_target(
     settings: BuildSettings, toolchain: str, archs: str, sources: Sequence[str], programs: Path, env: Mapping[str, str]
 ) -> None:
-    """Make the launcher of one target, as `lazyck_library` of a CMake project asks for, and what
-    its links need. The stamp beside the settings changes when a different lazyck would link a
-    different library. `programs` is the directory for what targets share; `env` also names the
-    project's compilers. Raises `LazyckError`."""
+    """Make the launcher of one target, as `lazyck_library` of a CMake project asks for, and a stamp
+    which changes when another lazyck would link another library. `programs` is a directory that
+    targets share; `env` also names the project's compilers. Raises `LazyckError`."""
     found = set_up_launcher(settings.tmp, toolchain, sources, env, python=sys.executable, programs=programs)
     _, chosen = chosen_archs(archs, found, env)
     save_settings(with_toolchains(settings, chosen, found, env))

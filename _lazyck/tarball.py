@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-LEVEL = 6
 EPOCH_VARIABLE = "SOURCE_DATE_EPOCH"
 EPOCH = 315_532_800  # its default: 1980-01-01, the first day of zip files
 
@@ -17,7 +16,7 @@ EPOCH = 315_532_800  # its default: 1980-01-01, the first day of zip files
 def write_tarball(out: IO[bytes], members: Iterable[tuple[str, Path | bytes]]) -> None:
     """Write the members in their order: names, and files or their contents. Raises `OSError`."""
     with (
-        gzip.GzipFile("", "wb", LEVEL, out, mtime=0) as packed,
+        gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
     ):
         for name, what in members:

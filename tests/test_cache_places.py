@@ -314,7 +314,6 @@ def test_what_was_not_verified_is_neither_pushed_nor_published(
     build(lazyck, bundle, "--all")
     env = {"LAZYCK_REMOTE": f"{tmp_path}/shared|trusted", "HOME": str(tmp_path)}
     items = local_items(cache, [], [])
-    monkeypatch.setattr(exchange, "tool", lambda _: Path("rt"))
     # This is the case of a directory that was good a moment ago and is refused afterwards: `verify`
     # says nothing of its entries.
     with monkeypatch.context() as patch:

@@ -14,7 +14,7 @@ from _lazyck.costs import keep_guess, read_last
 from _lazyck.directory import RefusedError, directory_below, opened_in, staging
 from _lazyck.errors import LazyckError, RemoteError
 from _lazyck.layout import log_of, root_of
-from _lazyck.prebuild.entries import Entry, tool
+from _lazyck.prebuild.entries import Entry
 from _lazyck.remote import Remote
 from _lazyck.remote.provenance import read_making
 from _lazyck.remote.record import Record
@@ -53,7 +53,7 @@ class _Puller:
             outcomes = run(staged, self._fetch, self._share.jobs, self._reporter)
             if not any(o.done for o in outcomes):
                 return outcomes
-            verified = sweep.verify(tool(self._share.env), stage, self._share.env)
+            verified = sweep.verify(stage, self._share.env)
             bad = {}
             for item in staged:
                 e = item.entry
@@ -121,7 +121,7 @@ def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcom
         )
     todo, looked = _look(share, remote, items)
     with contextlib.closing(Reporter(len(todo), skipped)) as reporter:
-        verified = sweep.verify(tool(share.env), unverified, share.env) if unverified and todo else None
+        verified = sweep.verify(unverified, share.env) if unverified and todo else None
 
         def send(item: Item) -> Outcome:
             if problem := "" if verified is None else verified.get(str(item.path), "it was not verified"):

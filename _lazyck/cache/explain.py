@@ -28,6 +28,7 @@ _STANDS_FOR = {
     abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*", abi.PH_KERNEL: "(?s:.*)",
     abi.PH_NAME: "[0-9a-f]{16}",
 }  # fmt: skip
+_PLACEHOLDERS = re.compile("(" + "|".join(map(re.escape, _STANDS_FOR)) + ")")
 
 
 def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extra_key: str, now: float) -> str:
@@ -153,21 +154,15 @@ def compare_commands(
     theirs: list[str] = []
     for tag, a, b, c, d in difflib.SequenceMatcher(a=wanted, b=normal, autojunk=False).get_opcodes():
         if tag != "equal":
-            ours += [_shown(w) for w in wanted[a:b]]
+            ours += [_PLACEHOLDERS.sub("...", w) for w in wanted[a:b]]
             theirs += command[c:d]
     return ours, theirs
 
 
 def _pattern(word: str, base: str) -> re.Pattern[str]:
-    parts = re.split("(" + "|".join(map(re.escape, _STANDS_FOR)) + ")", word)
+    parts = _PLACEHOLDERS.split(word)
     stands_for = _STANDS_FOR | {abi.PH_SOURCE: f"{_IN_BUNDLE}.*/{re.escape(base)}"}
     return re.compile("".join(stands_for.get(p) or re.escape(p) for p in parts), re.DOTALL)
-
-
-def _shown(word: str) -> str:
-    for placeholder in _STANDS_FOR:
-        word = word.replace(placeholder, "...")
-    return word
 
 
 def installed_packs(rt: Path, library: Path, env: Mapping[str, str]) -> list[dict[str, str]]:

@@ -34,20 +34,15 @@ class Proof:
     why: str = ""
 
 
-def with_parts(library: Path, chosen: Selection, archs: str, env: Mapping[str, str]) -> Selection:
-    """Return the selection, followed by the host units and kernels of those of its blobs that are
-    compiled in parts."""
-    hosts = [part_of(b, f"{b.name}.host") for b in chosen.blobs if b.units]
-    known = {b.name for b in chosen.blobs}
-    kernels = [b for b in by_kernel(library, chosen, archs, env).blobs if b.name not in known]
-    return Selection(chosen.manifest, (*chosen.blobs, *hosts, *kernels))
-
-
 def prove(rt: Path, library: Path, chosen: Selection, archs: str, env: Mapping[str, str], parallel: int) -> list[Proof]:
     """Compile again what the caches that `env` names have of the chosen blobs. The compiles run
     without remotes, other caches and a launcher, which could have the results. Raises
     `LazyckError`."""
-    chosen = with_parts(library, chosen, archs, env)
+    # Blobs that are compiled in parts are followed by their host units and kernels.
+    hosts = [part_of(b, f"{b.name}.host") for b in chosen.blobs if b.units]
+    known = {b.name for b in chosen.blobs}
+    kernels = [b for b in by_kernel(library, chosen, archs, env).blobs if b.name not in known]
+    chosen = Selection(chosen.manifest, (*chosen.blobs, *hosts, *kernels))
     cached = [e for e in all_entries(rt, library, chosen, archs, env) if e.cached]
     recipes = {b.name: chosen.manifest.recipes[b.recipe] for b in chosen.blobs}
     hindrances = {r: hindrance(r, env) for r in dict.fromkeys(recipes[e.name] for e in cached)}
@@ -94,7 +89,8 @@ def first_difference(there: bytes, here: bytes) -> str:
     if there[: -trailer.SIZE] == here[: -trailer.SIZE]:
         return ""
     try:
-        old, new = (_parts(data) for data in (there, here))
+        images = [ElfImage(data, "the entry") for data in (there, here)]
+        old, new = ({s.name: image.content(s) for s in image.sections if s.name} for image in images)
     except FormatError as e:
         return e.message
     changed = [n for n in old if n in new and old[n] != new[n]]
@@ -109,11 +105,6 @@ def first_difference(there: bytes, here: bytes) -> str:
     what = f"{sizes[0]} and {sizes[1]} bytes" if sizes[0] != sizes[1] else f"of {counted(sizes[0], 'byte')}"
     others = f", and {counted(len(changed) - 1, 'other section')}" if len(changed) > 1 else ""
     return f"the section {changed[0]} ({what}){others}"
-
-
-def _parts(data: bytes) -> dict[str, bytes]:
-    image = ElfImage(data, "the entry")
-    return {s.name: image.content(s) for s in image.sections if s.name}
 
 
 def render(proofs: Sequence[Proof]) -> str:

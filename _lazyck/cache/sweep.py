@@ -16,7 +16,7 @@ from _lazyck.layout import Place
 from _lazyck.postbuild.objects.elf import read_shared
 from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild import blob_names
-from _lazyck.prebuild.entries import all_entries, listed
+from _lazyck.prebuild.entries import all_entries, listed, tool
 from _lazyck.quantities import counted, show_size
 from _lazyck.visible import visible
 
@@ -36,22 +36,21 @@ class Trimmed:
     removed_texts: int = 0
 
 
-def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> dict[str, str]:
+def verify(cache: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Read every entry in full. Return the paths of all entries, and of directories that were
     skipped, each with what is wrong with it: an empty string if nothing is. Raises `CommandError`
     if that cannot be done."""
-    what, argv = "verifying the cache", [str(rt), "verify", str(cache)]
-    result = proc.run(argv, env=env)
-    found = {str(r.get("path", "")): str(r.get("problem") or "") for r in _rows(what, argv, result)}
+    result, rows, error = _run("verifying the cache", [str(tool(env)), "verify", str(cache)], env)
+    found = {str(r.get("path", "")): str(r.get("problem") or "") for r in rows}
     if result.status not in (0, 1) or (result.status == 1 and not any(found.values())):
-        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
+        raise error
     return found
 
 
 Expected = dict[tuple[str, str], tuple[Path, Sequence[str]]]
 
 
-def expected_symbols(rt: Path, libraries: Iterable[Path], env: Mapping[str, str]) -> Expected:
+def expected_symbols(libraries: Iterable[Path], env: Mapping[str, str]) -> Expected:
     """Return what lazy libraries (or manifest files) expect of the entries of their blobs, for any
     archs: the library and the symbols, by the library's directory below `v1` and the name of the
     file. Raises `LazyckError`."""
@@ -59,7 +58,7 @@ def expected_symbols(rt: Path, libraries: Iterable[Path], env: Mapping[str, str]
     for library in libraries:
         manifest = read_manifest(library)
         symbols = {b.name: b.symbols for b in manifest.blobs}
-        for e in all_entries(rt, library, blob_names.select(manifest, [], True), "", env):
+        for e in all_entries(tool(env), library, blob_names.select(manifest, [], True), "", env):
             wanted[Place.of(e.path).library, e.path.name] = library, symbols[e.name]
     return wanted
 
@@ -81,7 +80,6 @@ def check_symbols(found: Mapping[str, str], wanted: Expected) -> dict[str, str]:
 
 
 def trim(
-    rt: Path,
     cache: Path,
     max_size: int | None,
     older_than: int | None,
@@ -95,29 +93,34 @@ def trim(
     With `only`, just the entries of these paths, and the entries in the directories of these paths,
     are considered. Raises `CommandError`.
     """
-    what, argv = "trimming the cache", [str(rt), "trim", str(cache)]
+    argv = [str(tool(env)), "trim", str(cache)]
     argv += ["--max-size", str(max_size)] if max_size is not None else []
     argv += ["--older-than", str(older_than)] if older_than is not None else []
     argv += ["--dry-run"] if dry_run else []
     with contextlib.ExitStack() as stack:
         argv += stack.enter_context(listed(only, "--only")) if only is not None else []
-        result = proc.run(argv, env=env)
-    rows = _rows(what, argv, result)
+        result, rows, error = _run("trimming the cache", argv, env)
     if result.status != 0 or not rows or "kept" not in rows[-1]:
-        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
+        raise error
     sys.stderr.write(result.stderr)  # warnings about directories that were skipped
     total = {f.name: int(rows[-1].get(f.name, 0)) for f in fields(Trimmed)[1:]}
     return Trimmed(tuple(str(r.get("path", "")) for r in rows[:-1]), **total)
 
 
-def _rows(what: str, argv: Sequence[str], result: proc.Result) -> list[dict[str, Any]]:
+def _run(
+    what: str, argv: Sequence[str], env: Mapping[str, str]
+) -> tuple[proc.Result, list[dict[str, Any]], CommandError]:
+    """Return the result, the rows that the command printed, and the error to raise if they make no
+    sense."""
+    result = proc.run(argv, env=env)
+    error = CommandError(what, argv, result.status, result.stdout + result.stderr)
     try:
         rows = [json.loads(line) for line in result.stdout.splitlines()]
-    except ValueError:
-        rows = [None]
+    except ValueError as e:
+        raise error from e
     if not all(isinstance(r, dict) for r in rows):
-        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
-    return rows
+        raise error
+    return result, rows, error
 
 
 def render_verified(found: Mapping[str, str], removed: Sequence[str]) -> str:

@@ -41,16 +41,6 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Member:
-    """One member of an archive that is made anew: the units of the blobs in it, or its content if
-    it holds other code."""
-
-    name: str
-    content: bytes
-    units: tuple[Unit, ...]
-
-
-@dataclass(frozen=True)
 class Compiled:
     """The result of compiling: units with an object, units that do not compile (with the failure),
     and units that the sample leaves out."""
@@ -95,21 +85,21 @@ class AheadOfTime:
         self.folder.mkdir()
         direct = [Unit(blob, self.folder / f"{n}.o") for n, blob in enumerate(self.project.records)]
         self._archives = [self._read_archive(n, name) for n, name in enumerate(self.project.archives)]
-        self.units = (*direct, *(unit for members in self._archives for m in members for unit in m.units))
+        self.units = (*direct, *(m for members in self._archives for m in members if isinstance(m, Unit)))
 
-    def remove(self) -> None:
-        """Remove everything that was made."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _read_archive(self, number: int, copy: str) -> list[Member]:
+    def _read_archive(self, number: int, copy: str) -> list[Unit | Path]:
+        """Return what is in an archive that is made anew: the units of its blobs, and files, which
+        are written, with its other code."""
         path = self.directory / "objects" / copy
-        members = []
+        members: list[Unit | Path] = []
         for i, (name, content) in enumerate(elf.members(path)):
             records = elf.records_in(content, f"{path}({name})")
-            at = self.folder / f"archive{number}" / str(i)
-            units = tuple(Unit(blob, at / str(k) / (Path(name).name or "x.o")) for k, blob in enumerate(records))
-            is_real = not elf.ElfImage(content, str(path)).is_deferred if records else True
-            members.append(Member(name, content if is_real else b"", units))
+            at, base = self.folder / f"archive{number}" / str(i), Path(name).name or "x.o"
+            if not records or not elf.ElfImage(content, str(path)).is_deferred:
+                members.append(at / "own" / base)
+                (at / "own").mkdir(parents=True)
+                (at / "own" / base).write_bytes(content)
+            members += [Unit(blob, at / str(k) / base) for k, blob in enumerate(records)]
         return members
 
     def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
@@ -163,15 +153,9 @@ class AheadOfTime:
         relink.relink(replace(self.state, words=tuple(words)), self.directory, [], cwd, self.env)
         return self.folder / self.state.file_name
 
-    def _make_archive(self, number: int, members: Sequence[Member], have: set[str]) -> None:
-        files = []
-        for i, member in enumerate(members):
-            if member.content:
-                at = self.folder / f"archive{number}" / str(i) / "own" / (Path(member.name).name or "x.o")
-                at.parent.mkdir(parents=True, exist_ok=True)
-                at.write_bytes(member.content)
-                files.append(str(at))
-            files += [str(unit.object) for unit in member.units if str(unit.object) in have]
+    def _make_archive(self, number: int, members: Sequence[Unit | Path], have: set[str]) -> None:
+        objects = [(m, str(m.object if isinstance(m, Unit) else m)) for m in members]
+        files = [path for m, path in objects if isinstance(m, Path) or path in have]
         target = self.folder / f"{number}.a"
         target.unlink(missing_ok=True)
         query = [*self.state.runtime_compiler, "-print-prog-name=ar"]

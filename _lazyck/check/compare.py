@@ -167,7 +167,7 @@ class _Facts:
     whole: bool
 
     def exports(self) -> Iterator[Difference]:
-        lazily = _versions(self.lazy.offered.exports)
+        lazily = self.lazy.offered.exported
         for key, export in self.ahead.exports.items():
             if not self.whole and export.name not in self.defined:
                 continue
@@ -204,7 +204,7 @@ class _Facts:
             yield Difference("size", key, "", f"{ahead.size} bytes", f"{lazily.size} bytes")
 
     def added(self) -> Iterator[Difference]:
-        known = _versions(self.ahead.exports)
+        known = self.ahead.exported
         for key, export in self.lazy.offered.exports.items():
             if export.name in _BY_LINKER:
                 continue
@@ -230,18 +230,9 @@ class _Facts:
     def undefined(self) -> Iterator[Difference]:
         """Yield symbols that the lazy library lacks although the ahead-of-time library has them, if
         only for itself."""
-        exported = _versions(self.ahead.exports)
         for name in sorted(self.lazy.offered.undefined & self.ahead.names - self.ahead.undefined):
-            if name not in exported:
+            if name not in self.ahead.exported:
                 yield Difference("undefined", name, "", "defined, for the library itself", "undefined")
-
-
-def _versions(exports: Mapping[str, Symbol]) -> dict[str, list[str]]:
-    """Return the versions of each name."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for key, e in exports.items():
-        found[e.name].append(key.removeprefix(e.name) or "none")
-    return found
 
 
 def described(e: Symbol) -> str:
@@ -253,13 +244,12 @@ def described(e: Symbol) -> str:
 
 def _aliases(ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
     """Yield functions of one blob that share an address ahead of time, but not lazily."""
-    exported = {e.name for e in ahead.exports.values()}
     places = {e.name: (e.section, e.value) for e in lazy.offered.exports.values()}
     for blob in blobs:
         groups: dict[tuple[int, int], dict[str, str]] = defaultdict(dict)
         for s in blob.symbols:
             # the place of an IFUNC is that of its resolver
-            if s.type == "FUNC" and s.size and s.name in exported and s.name in places:
+            if s.type == "FUNC" and s.size and s.name in ahead.exported and s.name in places:
                 # nobody can take the address of a constructor, so that its variants count as one
                 groups[s.place].setdefault(_VARIANT.sub(r"\1", s.name), s.name)
         for names in groups.values():
@@ -274,14 +264,13 @@ def _copies(lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
     A variable that only blobs define is shared by all of them: the runtime loads a blob behind the
     others that have any.
     """
-    exported = {e.name for e in lazy.offered.exports.values()}
     holders: dict[str, list[str]] = defaultdict(list)
     for blob in blobs:
         for s in blob.symbols:
             if s.is_state and not s.is_hidden and not blob.eager and not s.name.startswith("_ZGV"):
                 holders[s.name].append(blob.source)
     for name, sources in holders.items():
-        if name in lazy.offered.names and (name not in exported or lazy.binds_own):
+        if name in lazy.offered.names and (name not in lazy.offered.exported or lazy.binds_own):
             where = ", ".join(["the library", *sources][:4])
             yield Difference("copies", name, sources[0], "one variable", f"one in each of {where}")
 

@@ -2,6 +2,7 @@
 compares the two."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -84,7 +85,7 @@ def check_library(directory: Path, request: Request, env: Mapping[str, str], say
             comparison, problem = _compare(made, compiled, request.jobs)
     finally:
         if not request.keeps:
-            made.remove()
+            shutil.rmtree(made.folder, ignore_errors=True)
     output, seconds = str(relink.output_path(st, directory)), time.monotonic() - begun
     return Checked(st.library, output, number, compiled, comparison, problem, seconds)
 

@@ -3,8 +3,10 @@ the dynamic section."""
 
 import os
 import struct
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
@@ -49,6 +51,14 @@ class Offered:
     code: frozenset[str]
     flags: frozenset[str]
     versions: frozenset[str]
+
+    @cached_property
+    def exported(self) -> dict[str, list[str]]:
+        """The versions of each exported name."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for key, e in self.exports.items():
+            found[e.name].append(key.removeprefix(e.name) or "none")
+        return dict(found)
 
 
 def read_offered(path: Path) -> Offered:

@@ -34,20 +34,19 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     environment has one. Raises `LazyckError`.
     """
     found: dict[str, object] = {}
+    where = f"{directory / 'pyproject.toml'}: [tool.lazyck]"
     options = {o.opts[0].removeprefix("--"): o for o in full_command.params if isinstance(o, click.Option)}
     for key, value in read_project(directory).items():
         if key not in options:
             near = difflib.get_close_matches(key, options, n=1)
             hint = f"did you mean {near[0]}?" if near else "`lazyck build full --help` lists the options"
-            raise UsageError(f"{directory / 'pyproject.toml'}: [tool.lazyck] has no option {key!r}", hint)
+            raise UsageError(f"{where} has no option {key!r}", hint)
         option = options[key]
         is_list = isinstance(value, list) and all(isinstance(v, str) for v in value)
         fits = isinstance(value, bool) if option.is_flag else is_list if option.multiple else type(value) in (str, int)
         if not fits:
             wanted = "true or false" if option.is_flag else "a list of strings" if option.multiple else "one value"
-            raise UsageError(
-                f"{directory / 'pyproject.toml'}: [tool.lazyck] {key}: must be {wanted}", "correct it there"
-            )
+            raise UsageError(f"{where} {key}: must be {wanted}", "correct it there")
         is_path = isinstance(option.type, click.Path) or key == "root"
         found[str(option.name)] = str(directory / str(value)) if is_path else value
     if env.get(abi.ENV_JOBS):

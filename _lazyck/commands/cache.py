@@ -39,7 +39,7 @@ def group() -> None:
 @group.command("dir")
 @click.option(
     "--manifest", "library", type=ANY, metavar="LIBRARY",
-    help="Print the cache of this lazy library (or its manifest), which may have its own name for it."
+    help="Print the cache of this lazy library (or its manifest), which may have its own name for it.",
 )  # fmt: skip
 def dir_command(library: Path | None) -> None:
     """Print the directory of the cache, which need not exist yet."""
@@ -112,15 +112,15 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
     if not is_there:
         done = sweep.Trimmed()
     else:
-        rt, only = tool(env), entries.leaves_of(cache, library, arch) if library or arch else None
+        only = entries.leaves_of(cache, library, arch) if library or arch else None
         if not yes:
-            would = sweep.trim(rt, cache, 0, None, True, env, only)
+            would = sweep.trim(cache, 0, None, True, env, only)
             what = f"{counted(would.removed, 'entry', 'entries')} ({show_size(would.removed_bytes)})"
             if not sys.stdin.isatty():
                 raise UsageError(f"this removes {what} from {cache}, and there is no terminal to confirm", "add --yes")
             if not click.confirm(f"Remove {what} from {visible(str(cache))}?"):
                 sys.exit(1)
-        done = sweep.trim(rt, cache, 0, None, False, env, only)
+        done = sweep.trim(cache, 0, None, False, env, only)
     click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else sweep.render_cleared(done, cache))
 
 
@@ -175,12 +175,11 @@ def verify_command(
         raise UsageError("BLOB, --profile, --gpu-archs and --jobs need --rebuild", "leave them out, or add --rebuild")
     env = environment()
     cache, is_there = entries.cache_to_read(env)
-    rt = tool(env)
-    wanted = sweep.expected_symbols(rt, libraries, env)
-    found = sweep.check_symbols(sweep.verify(rt, cache, env) if is_there else {}, wanted)
+    wanted = sweep.expected_symbols(libraries, env)
+    found = sweep.check_symbols(sweep.verify(cache, env) if is_there else {}, wanted)
     problems = [path for path, problem in found.items() if problem]
     damaged = [path for path in problems if path.endswith(ENTRY)]  # the others are directories that were skipped
-    removed = sweep.trim(rt, cache, 0, None, False, env, damaged).paths if remove and damaged else ()
+    removed = sweep.trim(cache, 0, None, False, env, damaged).paths if remove and damaged else ()
     rows = [{"path": p, "problem": problem, "removed": p in removed} for p, problem in found.items()]
     click.echo(json.dumps(rows, indent=1) if as_json else sweep.render_verified(found, removed))
     if damaged and not remove:
@@ -222,7 +221,7 @@ def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -
     age = parse_age(older_than, "--older-than") if older_than else None
     env = environment()
     cache, is_there = entries.cache_to_read(env)
-    done = sweep.trim(tool(env), cache, size, age, dry_run, env) if is_there else sweep.Trimmed()
+    done = sweep.trim(cache, size, age, dry_run, env) if is_there else sweep.Trimmed()
     click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else sweep.render_trimmed(done, dry_run))
 
 

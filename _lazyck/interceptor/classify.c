@@ -32,7 +32,7 @@ static bool names_headers(const char* words) {
 
 static void add_includes(const Conf* conf, Command* cmd, char kind, const char* value) {
     char lead[2] = {kind, 0};
-    for (char** path = split(value, strchr(conf->traits, k_trait_lists) ? "," : ""); *path; path++) {
+    for (char** path = split(value, *conf->lists_paths ? "," : ""); *path; path++) {
         if (**path) push(&cmd->includes, join_text(lead, *path, ""));
         // below the system's root, or the divider of the list
         if (**path == '=' || !strncmp(*path, "$SYSROOT", 8) || !strcmp(*path, "-")) cmd->has_other_includes = true;
@@ -181,8 +181,8 @@ static bool matches(const Conf* conf, const char* path) {
     return is_listed(conf, path);
 }
 
-bool is_blob(const Conf* conf, const char* given, const char* cwd) {
-    if (matches(conf, absolute_path(cwd, given))) return true;
+bool is_blob(const Conf* conf, const char* source, const char* given) {
+    if (matches(conf, source)) return true;
     const char* real = realpath(given, NULL);
     return real && matches(conf, real);
 }
@@ -256,15 +256,11 @@ static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdi
     if (cmd->output) verdict->output = absolute_path(cwd, cmd->output);
     if ((reason = output_refusal(cmd->output, verdict->output))) return reason;
     if (is_probe(verdict->source, cwd)) return "try-compile";
-    char* real = NULL;
     if (!is_same_file(verdict->source, given)) {  // `..` after a symlink, or no such file
-        real = realpath(given, NULL);
+        const char* real = realpath(given, NULL);
         if (real) verdict->source = real;
     }
-    if (!matches(conf, verdict->source)) {
-        if (!real) real = realpath(given, NULL);
-        if (!real || !matches(conf, real)) return "not-a-blob";
-    }
+    if (!is_blob(conf, verdict->source, given)) return "not-a-blob";
     struct stat st;
     if (access(given, R_OK) || stat(given, &st) || !S_ISREG(st.st_mode)) return "source-unreadable";
     verdict->machine = machine_of(cmd->target ? cmd->target : conf->target);
@@ -307,7 +303,7 @@ static void note_sources(const Conf* conf, Command* cmd, Verdict* verdict, const
             return;
         }
         push(&cmd->sources, source);
-        if (!strcmp(verdict->reason, "not-a-blob") || !is_blob(conf, given, cwd)) continue;
+        if (!strcmp(verdict->reason, "not-a-blob") || !is_blob(conf, source, given)) continue;
         if (!verdict->blobs++) verdict->source = source;
     }
 }

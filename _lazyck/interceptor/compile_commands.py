@@ -13,7 +13,7 @@ from _lazyck import proc
 from _lazyck.command import CompileCommand
 from _lazyck.errors import BuildError, FormatError, UsageError
 from _lazyck.files import write_atomic
-from _lazyck.interceptor import launch
+from _lazyck.interceptor import shims
 from _lazyck.quantities import counted
 from _lazyck.records import decode_records
 
@@ -106,7 +106,7 @@ def defer(path: Path, tmp: Path, blobs: Sequence[str], env: Mapping[str, str], j
     is not known, and `BuildError` if an object cannot be written.
     """
     entries = load(path)
-    program = str(tmp / "bin" / launch.PROGRAM)
+    program = str(tmp / "bin" / shims.LAUNCHER)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         answers = list(pool.map(lambda e: _defer_entry(program, e, env), entries))
     found = [(e, reason) for e, (reason, count) in zip(entries, answers, strict=True) if count]

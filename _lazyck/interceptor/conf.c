@@ -94,6 +94,8 @@ void append(Buffer* b, const void* data, size_t size) {
     b->data[b->n] = 0;
 }
 
+char* text_of(const Buffer* b) { return b->data ? b->data : ""; }
+
 void append_text(Buffer* b, const char* text) { append(b, text, strlen(text)); }
 
 bool read_file(const char* path, char** data, size_t* size) {

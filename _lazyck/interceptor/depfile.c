@@ -11,7 +11,6 @@
 // Escapes as gcc's -MQ does: blanks, the backslashes before them, `#` and `$`.
 char* quote_for_make(const char* text) {
     Buffer b = {0};
-    append(&b, "", 0);
     for (const char* p = text; *p; p++) {
         if (*p == ' ' || *p == '\t') {
             for (const char* q = p; q > text && q[-1] == '\\'; q--) append_text(&b, "\\");
@@ -23,7 +22,7 @@ char* quote_for_make(const char* text) {
         }
         append(&b, p, 1);
     }
-    return b.data;
+    return text_of(&b);
 }
 
 static void append_name(Buffer* b, const char* name) {
@@ -108,10 +107,9 @@ static char* next_word(const char** at) {
 bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List* headers) {
     List argv = header_question(conf, cmd), found = {0};
     Buffer rules = {0};
-    append(&rules, "", 0);
     int status = -1;
     if (!read_output(argv.v, STDOUT_FILENO, conf, &rules, &status) || status) return false;
-    const char* at = rules.data;
+    const char* at = text_of(&rules);
     bool is_new = false;
     for (char* word; (word = next_word(&at));) {
         if (!strcmp(word, ":") && is_new) found.n--;  // nvcc puts a blank after a rule's target

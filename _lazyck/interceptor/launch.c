@@ -27,13 +27,6 @@ static const char* conf_for(const Conf* conf, const char* program) {
     return NULL;
 }
 
-static void put_before(List* list, const List* words) {
-    List all = {0};
-    for (size_t i = 0; i < words->n; i++) push(&all, words->v[i]);
-    for (size_t i = 0; i < list->n; i++) push(&all, list->v[i]);
-    *list = all;
-}
-
 static bool take_conf(Conf* conf, const char* path) {
     Conf other;
     if (!path || !load_conf(&other, path)) return false;
@@ -62,7 +55,10 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
     ++*args;
     char* real = realpath(program, NULL);
     if (take_conf(conf, conf_of(program)) || (real && take_conf(conf, conf_of(real)))) {
-        if (conf->real.n == conf->compiler.n) put_before(&conf->real, &before);
+        if (conf->real.n == conf->compiler.n) {
+            for (size_t i = 0; i < conf->real.n; i++) push(&before, conf->real.v[i]);
+            conf->real = before;
+        }
         return true;
     }
     const char *tool = name_of(program), *path = conf_for(&launcher, program);
@@ -85,9 +81,8 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
     if (known && !*conf->target) conf->target = tool;
     conf->tool = tool;
     conf->compiler = compiler;
-    conf->real = (List){0};
-    push(&conf->real, program);
-    put_before(&conf->real, &before);
+    push(&before, program);
+    conf->real = before;
     return known;
 }
 

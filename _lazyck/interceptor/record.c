@@ -36,7 +36,6 @@ static size_t path_size(const char* text, const char* path) {
 // Replaces every shim path in `text`, which all begin with a slash, by the path that it stands for.
 char* map_text(const List* pairs, const char* text) {
     Buffer b = {0};
-    append(&b, "", 0);
     while (*text) {
         size_t taken = strcspn(text, "/");
         if (taken) {
@@ -48,7 +47,7 @@ char* map_text(const List* pairs, const char* text) {
         }
         text += taken;
     }
-    return b.data;
+    return text_of(&b);
 }
 
 Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd) {

@@ -82,7 +82,7 @@ static Verdict unknown_compiler(const Conf* conf, char* const* args) {
     char cwd[PATH_MAX];
     Verdict verdict = {.reason = "unknown-compiler"};
     for (; getcwd(cwd, sizeof cwd) && *args; args++)
-        if (is_blob(conf, *args, cwd) && !verdict.blobs++) verdict.source = *args;
+        if (is_blob(conf, absolute_path(cwd, *args), *args) && !verdict.blobs++) verdict.source = *args;
     return verdict;
 }
 

@@ -34,20 +34,14 @@ typedef struct {
     const char *text, *reason, *value;  // `value` is what follows the text in the word
 } Rule;
 
-// Holds what set-up left beside the shim. conf.py says what the texts and lists are.
+// Holds what set-up left beside the shim. shims.py says what the texts and lists are.
 typedef struct {
+    bool is_launched, sees_links;  // behind `lazyck-launch`; with --links, links come by it too
 #define LAZYCK_TEXT(name) const char* name;
 #define LAZYCK_LIST(name) List name;
     LAZYCK_SHIM_TEXTS(LAZYCK_TEXT)
     LAZYCK_SHIM_LISTS(LAZYCK_LIST)
-    bool is_launched,
-        sees_links;  // behind `lazyck-launch`; with --links, links come by it too
 } Conf;
-
-// Lists the characters that `traits` may contain.
-enum {
-    k_trait_lists = 'l',  // options that name directories or headers take several, separated by commas
-};
 
 enum Action { k_pass, k_defer, k_link };
 
@@ -100,6 +94,7 @@ void push(List* list, const char* word);
 bool holds(const List* list, const char* text);
 void append(Buffer* b, const void* data, size_t size);
 void append_text(Buffer* b, const char* text);
+char* text_of(const Buffer* b);
 bool read_file(const char* path, char** data, size_t* size);
 bool load_conf(Conf* conf, const char* path);
 
@@ -109,7 +104,7 @@ bool expand_words(const Conf* conf, char* const* argv, List* out);
 
 // classify.c
 Verdict classify(const Conf* conf, Command* cmd, const char* cwd);
-bool is_blob(const Conf* conf, const char* given, const char* cwd);
+bool is_blob(const Conf* conf, const char* source, const char* given);
 char* absolute_path(const char* cwd, const char* path);
 
 // inputs.c

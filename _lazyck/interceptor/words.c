@@ -35,7 +35,6 @@ static void split_file(const char* p, const char* end, List* out, bool is_nvcc) 
         while (p < end && is_blank(*p)) p++;
         if (p == end) return;
         Buffer word = {0};
-        append(&word, "", 0);
         char quote = 0;
         for (; p < end && (quote || !is_blank(*p)); p++) {
             if (*p == '\\' && p + 1 < end) {
@@ -49,7 +48,7 @@ static void split_file(const char* p, const char* end, List* out, bool is_nvcc) 
                 append(&word, p, 1);
             }
         }
-        push(out, copy_text(word.data, strlen(word.data)));
+        push(out, text_of(&word));
     }
 }
 

@@ -115,7 +115,6 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "lazyck_last_error": (ctypes.c_char_p, []),
     "lazyck_set_cache_dir": (ctypes.c_int, [ctypes.c_char_p]),
     "lazyck_get_stats": (ctypes.c_int, [ctypes.POINTER(StatsStruct)]),
-    "lazyck_prefetch": (ctypes.c_int, [ctypes.c_char_p]),
     "lazyck_clear_failures": (ctypes.c_int, []),
     "lazyck_blob_count": (ctypes.c_int, []),
     "lazyck_blob_name": (ctypes.c_char_p, [ctypes.c_int]),

@@ -28,15 +28,14 @@ class Item:
     def read(self) -> bytes:
         """Return the contents. Raises `LazyckError` if the file has vanished or is not an entry any
         more."""
+        again = "run the same command again"
         try:
             with opened_in(root_of(self.source), self.source) as file:
                 data = file.read()
         except OSError as e:
-            raise LazyckError(
-                f"{self.source}: cannot read the entry: {e.strerror}", "run the same command again"
-            ) from e
+            raise LazyckError(f"{self.source}: cannot read the entry: {e.strerror}", again) from e
         if trailer.parse(data) is None:
-            raise LazyckError(f"{self.source}: changed while it was packed", "run the same command again")
+            raise LazyckError(f"{self.source}: changed while it was packed", again)
         return data
 
 

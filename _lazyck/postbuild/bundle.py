@@ -151,9 +151,7 @@ def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Plac
     out: list[str] = []
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options and item.value:
-            place = places.header_word(absolute(item.value, cwd))
-            lead = item.words[0][: len(item.words[0]) - len(item.value)]
-            out += [item.words[0], place] if len(item.words) == 2 else [lead + place]
+            out += item.with_value(places.header_word(absolute(item.value, cwd)))
         else:
             out += [places.word(w) if w.startswith("/") else _map_inside(w, places) for w in item.words]
     return out

@@ -15,23 +15,17 @@ from _lazyck.settings import BuildSettings
 
 @dataclass(frozen=True)
 class LinkJob:
-    """Describes a link that is to be made lazy.
-
-    - `final`: the directory of what lazyck keeps of the library.
-    - `directory`: where that is made. It replaces `final` at the end.
-    - `compiler`: the C++ compiler for the runtime, which is never a shim.
-    - `say`: is told of work that takes long.
-    """
+    """Describes a link that is to be made lazy."""
 
     link: LinkCommand
     inputs: LinkInputs
     settings: BuildSettings
     env: Mapping[str, str]
-    final: Path
-    directory: Path
-    compiler: tuple[str, ...]
+    final: Path  # the directory of what lazyck keeps of the library
+    directory: Path  # where that is made: it replaces `final` at the end
+    compiler: tuple[str, ...]  # the C++ compiler for the runtime, which is never a shim
     store: Store
-    say: Callable[[str], None]
+    say: Callable[[str], None]  # is told of work that takes long
 
     @cached_property
     def name(self) -> str:

@@ -4,21 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from _lazyck.command import CompileCommand
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
 
 
 @dataclass(frozen=True)
 class Ownership:
-    """Holds the decision. `lazy` maps a blob to the symbols that get stubs. `spare` lists the lazy
-    blobs that nothing in the link needs. `unneeded` maps each blob that must be eager to the
-    reason. `doubles` lists the symbols that a second blob defines too (the first in link order owns
-    them)."""
+    """Holds the decision."""
 
-    lazy: Mapping[CompileCommand, tuple[str, ...]]
-    spare: tuple[CompileCommand, ...]
-    unneeded: Mapping[CompileCommand, Reason]
-    doubles: tuple[tuple[str, CompileCommand], ...]
+    lazy: Mapping[CompileCommand, tuple[str, ...]]  # the symbols of each blob that get stubs
+    spare: tuple[CompileCommand, ...]  # the lazy blobs that nothing in the link needs
+    unneeded: Mapping[CompileCommand, Reason]  # the blobs that must be eager
+    doubles: tuple[tuple[str, CompileCommand], ...]  # symbols that a second blob defines: the first in link order owns
 
 
 def assign(

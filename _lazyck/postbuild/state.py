@@ -1,10 +1,9 @@
 """Keeps the state that `lazyck build quick` starts from: one small JSON file per library, with
 relative paths.
 
-`words` is the link command. Inputs that lazyck keeps copies of are written as `HERE/objects/file`,
-where `HERE` stands for the library's directory in the tmp dir, so that the tmp dir can be moved.
-`output` and `installed` are relative to that directory too. `runtime` is the digest of the runtime
-sources that the library was linked with.
+In the words of the link command, inputs that lazyck keeps copies of are written as
+`HERE/objects/file`, where `HERE` stands for the library's directory in the tmp dir, so that the tmp
+dir can be moved. `output` and `installed` are relative to that directory too.
 """
 
 import json
@@ -24,23 +23,19 @@ _NEW, _OLD = ".new", ".old"  # beside a directory
 
 @dataclass(frozen=True)
 class LinkState:
-    """Says how to link one library again. `words` is the whole link command; the output is
-    `HERE/<file name>`. `response` is how the driver is given a response file: the file's name is
-    joined to the last of these words. `keeps_root` is true if the user chose the bundle's root that
-    is baked in, so that an installed copy keeps it. `beside` is true if the bundle goes beside the
-    library, in the build too."""
+    """Says how to link one library again."""
 
     library: str
     file_name: str
     output: str
     installed: str
-    words: tuple[str, ...]
-    runtime: str
+    words: tuple[str, ...]  # the whole link command; the output is `HERE/<file name>`
+    runtime: str  # the digest of the runtime sources that the library was linked with
     runtime_compiler: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
-    response: tuple[str, ...] = ("@",)
-    keeps_root: bool = False
-    beside: bool = False
+    response: tuple[str, ...] = ("@",)  # how the driver is given a response file, whose name is joined to the last word
+    keeps_root: bool = False  # the user chose the bundle's root that is baked in, so that an installed copy keeps it
+    beside: bool = False  # the bundle goes beside the library, in the build too
     version: int = STATE_VERSION
 
 

@@ -20,9 +20,7 @@ EARLIER = "earlier.json"  # what the last link did, while a build runs that has 
 
 @dataclass(frozen=True)
 class LinkSummary:
-    """Holds counts, seconds and bytes of one lazy link. `cpu_seconds` and `peak_rss_kib` are
-    lazyck's own share (probe, stubs, bundle, link), without the eager compiles that the project
-    would have paid anyway."""
+    """Holds counts, seconds and bytes of one lazy link."""
 
     library: str
     output: str
@@ -36,7 +34,7 @@ class LinkSummary:
     bundle_seconds: float
     eager_seconds: float
     link_seconds: float
-    cpu_seconds: float
+    cpu_seconds: float  # lazyck's own share, as the peak is: without eager compiles, which any build pays
     peak_rss_kib: int
     library_bytes: int
     bundle_bytes: int

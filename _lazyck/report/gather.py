@@ -17,10 +17,9 @@ from _lazyck.errors import LazyckError, UsageError
 from _lazyck.history import merge, read_history, read_trace
 from _lazyck.layout import ENTRY
 from _lazyck.manifest import Manifest
+from _lazyck.quantities import parse_age
 from _lazyck.report import figures
 from _lazyck.report.failures import Failure, failures, with_advice
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,8 @@ def since_time(text: str, now: float) -> float:
     (local time), and 0 for an empty string. Raises `UsageError`."""
     if not text:
         return 0.0
-    if match := re.fullmatch(r"(\d{1,6})([smhdw])", text):
-        return now - int(match[1]) * _UNITS[match[2]]
+    if re.fullmatch(r"\d{1,6}[smhdw]", text):
+        return now - parse_age(text, "--since")
     with suppress(ValueError, OverflowError, OSError):
         return datetime.fromisoformat(text).timestamp()
     raise UsageError(f"--since {text}: not a time", "give an age, such as 90m, 12h or 7d, or a date: 2026-01-31")

@@ -215,8 +215,8 @@ def _library(c: Coverage) -> str:
         lines.append(
             f"<p>The whole library would take <strong>{_core_hours(c.whole_seconds)}</strong> for one arch, at "
             f"the average of {duration(c.mean_seconds)} per blob: {count_text(c.compiled, 'compiled blob')} took "
-            f"{duration(c.spent_seconds)}. This is an extrapolation from {count_text(c.compiled, 'blob')}, not a "
-            "measurement: the rest may be cheaper or more expensive.</p>"
+            f"{duration(c.compiled * c.mean_seconds)}. This is an extrapolation from {count_text(c.compiled, 'blob')}, "
+            "not a measurement: the rest may be cheaper or more expensive.</p>"
         )
     else:
         lines.append(

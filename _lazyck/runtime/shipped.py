@@ -79,9 +79,8 @@ def _numbers(elf: "ELFFile", table: "SymbolTableSection", name: str) -> tuple[in
 
 
 def write(directory: Path, compiler: Sequence[str], objects: Mapping[str, tuple[str, Path]]) -> Abi:
-    """Put objects that `compiler` made, by name with key and file, below `directory`, where `find`
-    looks for those of its machine. Returns the numbers that they need. Raises `LazyckError`,
-    `OSError`."""
+    """Put objects that `compiler` made, by name with key and file, below `directory` for `find`.
+    Returns the numbers that they need. Raises `LazyckError`, `OSError`."""
     abi = abi_of(compiler)
     place = directory / machine_for(compiler)
     place.mkdir(parents=True)

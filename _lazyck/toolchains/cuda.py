@@ -53,6 +53,7 @@ class CudaToolchain(Toolchain):
     own_archives = frozenset({"libcudart_static.a", "libcudadevrt.a", "libculibos.a", "libgcc.a", "libgcc_eh.a"})
     tools = ("nvcc",)
     home_env = cuda_places.HOME_ENV
+    searched = f"CUDACXX, {', '.join(home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {cuda_places.DEFAULT_HOME}"
     compiler_env = ("CUDACXX", "PYTORCH_NVCC")
     flag_env = (
         "NVCC_PREPEND_FLAGS",
@@ -95,11 +96,6 @@ class CudaToolchain(Toolchain):
 
     def whole_home(self, home: str) -> tuple[str, str]:
         return cuda_places.completed(home, environment()), ""
-
-    def searched(self) -> str:
-        return (
-            f"CUDACXX, {', '.join(self.home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {cuda_places.DEFAULT_HOME}"
-        )
 
     def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
         return _sorted(re.findall(r"\bsm_(\d+[a-f]?)", output_of([*found.compiler, "--list-gpu-code"], env)))
@@ -160,10 +156,6 @@ class CudaToolchain(Toolchain):
             elif item.name in _both("-code"):
                 code += " " + value
         return tuple(dict.fromkeys([*_codes(code or arch), *found]))
-
-    def names_native(self, words: Sequence[str]) -> bool:
-        values = [i.value for i in self.table.split(words) if i.name in _both("-arch")]
-        return values[-1:] == ["native"]
 
     def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         words = self.all_words(cmd)

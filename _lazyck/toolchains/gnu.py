@@ -4,12 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from _lazyck import abi
-from _lazyck.abi import Mode, Role
+from _lazyck.abi import Role
 from _lazyck.command import LinkCommand
 from _lazyck.toolchains.base import SourceCompile, Toolchain, accepts
-from _lazyck.toolchains.options import Item, OptionTable, join
-
-E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+from _lazyck.toolchains.options import E, Item, OptionTable, P, S, join
 
 # Options whose value names a header, a directory of headers or another file that compiling reads.
 # The shim follows those that have a role of their own when it looks for headers.
@@ -119,8 +117,6 @@ _ROWS = (
     (S, Role.FLAG, _SEPARATE, ""),
 )
 TABLE = OptionTable(_ROWS)
-DEPEND_FLAGS = frozenset({"-MG", "-MV"})
-SAVE_TEMPS = frozenset({"-save-temps", "--save-temps", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-MJ"})
 SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cu", ".hip")
 MODULES = (".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx")
 
@@ -150,7 +146,9 @@ class GnuToolchain(Toolchain):
         "SOURCE_DATE_EPOCH",
     )
     own_archives = frozenset({"libgcc.a", "libgcc_eh.a"})
-    _dropped = DEPEND_FLAGS | SAVE_TEMPS
+    _dropped = frozenset({
+        "-MG", "-MV", "-save-temps", "--save-temps", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-MJ",
+    })  # fmt: skip
 
     def host_preprocess_command(self, job: SourceCompile) -> tuple[str, ...]:
         return (*job.base, *self.host_only, "-w", "-E", job.source, "-o", job.output)

@@ -24,6 +24,7 @@ class HostToolchain(GnuToolchain):
     """`c++` and its kin. A blob is plain C++ and has no arch but the machine's."""
 
     name = "host"
+    searched = "CXX, and c++, g++, clang++ on PATH"
     tools = ("c++", "g++", "clang++", "cc", "gcc", "clang", "amdclang++", "amdclang")
     install: ClassVar[Mapping[str, str]] = {
         "apt": "apt install g++",
@@ -64,9 +65,6 @@ class HostToolchain(GnuToolchain):
         words = lookup.compiler_of("CXX", env, self.tools[:3])
         return Found(self, "", words) if words else None
 
-    def versioned(self, env: Mapping[str, str]) -> list[str]:
-        return lookup.host_names(env)
-
     def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
         """Return a C++ compiler (argv prefix) that makes code for `machine`: the one that `find`
         gives if it does, else the first that does among `others` and the compilers on PATH. Raises
@@ -81,12 +79,9 @@ class HostToolchain(GnuToolchain):
         cross = f"g++-{machine.replace('_', '-')}-linux-gnu"
         package = "g++" if machine == platform.machine() else cross
         raise ToolchainError(
-            f"no C++ compiler for {machine} found (looked at {self.searched()})",
+            f"no C++ compiler for {machine} found (looked at {self.searched})",
             f"install one (Debian, Ubuntu: {package}) or set CXX",
         )
-
-    def searched(self) -> str:
-        return "CXX, and c++, g++, clang++ on PATH"
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
         """Check the compiler, and a C++17 library made with it, as the runtime of every lazy

@@ -19,15 +19,6 @@ SUFFIXES = (".ll", ".bc")
 LANGUAGE = "ir"
 IRC = "lazyck-irc"
 _PIP = "pip install 'lazyck[llvm]'"
-_INSTALL = {
-    "apt": f"apt install clang (or: {_PIP})",
-    "dnf": f"dnf install clang (or: {_PIP})",
-    "zypper": f"zypper install clang (or: {_PIP})",
-    "pacman": f"pacman -S clang (or: {_PIP})",
-    "apk": "apk add clang",
-    "any": _PIP,
-}
-_SECONDS = 60.0
 _MODULE = "define i32 @lazyck_doctor(i32 %x) {\n  %y = add i32 %x, 1\n  ret i32 %y\n}\n"
 
 
@@ -36,9 +27,17 @@ class LlvmToolchain(GnuToolchain):
     but the machine's."""
 
     name = "llvm"
+    searched = f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
     tools = (IRC,)
     compiler_env = ("CLANG",)
-    install: ClassVar[Mapping[str, str]] = _INSTALL
+    install: ClassVar[Mapping[str, str]] = {
+        "apt": f"apt install clang (or: {_PIP})",
+        "dnf": f"dnf install clang (or: {_PIP})",
+        "zypper": f"zypper install clang (or: {_PIP})",
+        "pacman": f"pacman -S clang (or: {_PIP})",
+        "apk": "apk add clang",
+        "any": _PIP,
+    }
     written_in = "llvm-ir"
     source_suffixes = (*SUFFIXES, *(s for s in SOURCES if s != ".cu"))
     # Other sources that $CLANG compiles.
@@ -54,9 +53,6 @@ class LlvmToolchain(GnuToolchain):
             words = (path,)
         return Found(self, "", words) if words else None
 
-    def searched(self) -> str:
-        return f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
-
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
         """Check the compiler, a module that it compiles and links, and lazyck-irc."""
         done = super().checks(found, env)
@@ -66,7 +62,7 @@ class LlvmToolchain(GnuToolchain):
         others = [] if is_irc else [_irc_check(irc(env), env)]
         steps = (("-O2", "-fPIC", "-c", "t.ll", "-o", "t.o"), ("-shared", "t.o", "-o", "t.so"))
         commands = [(*found.compiler, *words) for words in steps]  # as the recipe of a blob
-        module = try_out({"t.ll": _MODULE}, commands, env, "compiles and links", [("", "module", _INSTALL)])
+        module = try_out({"t.ll": _MODULE}, commands, env, "compiles and links", [("", "module", self.install)])
         return [*done, module, *others]
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
@@ -111,7 +107,7 @@ def _irc_check(program: str | None, env: Mapping[str, str]) -> Check:
     if program is None:
         return Check(name, State.NOTE, "not on PATH: only needed where clang is missing", _PIP)
     try:
-        shown = proc.run([program, "--version"], env=env, timeout=_SECONDS)
+        shown = proc.run([program, "--version"], env=env, timeout=60)
     except ToolchainError as e:
         return Check(name, State.NOTE, e.message, _PIP)
     if shown.status != 0:

@@ -3,11 +3,9 @@
 
 from collections.abc import Iterable
 
-from _lazyck.abi import Mode, Role
+from _lazyck.abi import Role
 from _lazyck.toolchains.gnu import PROFILING
-from _lazyck.toolchains.options import OptionTable
-
-E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+from _lazyck.toolchains.options import E, OptionTable, P, S
 
 # Long and short names of the options that take a value. A long one alone is short with one dash.
 _VALUES = (

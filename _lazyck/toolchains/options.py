@@ -11,6 +11,8 @@ from functools import lru_cache
 
 from _lazyck.abi import Mode, Role
 
+E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -31,6 +33,11 @@ class Item:
     name: str
     value: str | None = None
     role: Role = Role.FLAG
+
+    def with_value(self, value: str) -> list[str]:
+        """Return the words, with another value in place of the option's."""
+        *lead, last = self.words
+        return [*lead, last[: len(last) - len(self.value or "")] + value]
 
 
 class OptionTable:

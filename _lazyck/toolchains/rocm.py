@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from _lazyck import abi, proc
+from _lazyck.command import CompileCommand
 from _lazyck.errors import ToolchainError, UsageError
 from _lazyck.toolchains import lookup
 from _lazyck.toolchains import rocm_places as places
@@ -49,6 +50,7 @@ class RocmToolchain(GnuToolchain):
     name = abi.TOOLCHAIN_ROCM
     tools = ("hipcc",)
     home_env = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
+    searched = f"HIPCC, {', '.join(home_env)}, hipcc on PATH, {places.DEFAULT_HOME}, HIPCXX, amdclang++ on PATH"
     compiler_env = ("HIPCC", "HIPCXX")
     flag_env = (
         *GnuToolchain.flag_env,
@@ -114,9 +116,6 @@ class RocmToolchain(GnuToolchain):
         words = lookup.compiler_of("HIPCXX", env, ("amdclang++",))
         return Found(self, places.home_of_program(words[0], env), words) if words else None
 
-    def searched(self) -> str:
-        return f"HIPCC, {', '.join(self.home_env)}, hipcc on PATH, {places.DEFAULT_HOME}, HIPCXX, amdclang++ on PATH"
-
     def home_programs(self) -> dict[str, str]:
         """Return hipcc wherever a ROCm has it, and its clangs, which CMake's HIP language and
         others call."""
@@ -165,7 +164,15 @@ class RocmToolchain(GnuToolchain):
         # hipcc puts this into a shell's command line as it is, so it must not contain semicolons.
         return {**super().arch_settings(archs), "HCC_AMDGPU_TARGET": ",".join(archs)}
 
+    def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        words = self.all_words(cmd)
+        named = self.archs_in(words)
+        if any("native" in word for word in words) and self.names_native(words) and (found := self.find(env)):
+            named += self.present_archs(found, env)
+        return tuple(dict.fromkeys(named))
+
     def names_native(self, words: Sequence[str]) -> bool:
+        """Return whether a command line asks for the GPUs of the machine that it runs on."""
         items = (i for i in self.table.split(words) if i.name in _ARCH_OPTIONS)
         return any("native" in (i.value or "").split(",") for i in items)
 

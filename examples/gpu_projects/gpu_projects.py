@@ -66,7 +66,7 @@ def prepare(name: str, work: Path) -> Place:
     project = PROJECTS[name]
     found = by_name("cuda").find(dict(os.environ))
     if found is None:
-        sys.exit(f"no nvcc found (looked at {by_name('cuda').searched()})")
+        sys.exit(f"no nvcc found (looked at {by_name('cuda').searched})")
     source = fetch(project.source, work)
     more = headers(work, found.home)
     include, libraries = [str(more), str(TORCH_CUDA / "include")], [f"{found.home}/lib64", f"{found.home}/lib"]

@@ -83,7 +83,7 @@ def prepare(extension: Extension, work: Path, arch: str, source: Path | None = N
 
     found = by_name("cuda").find(dict(os.environ))
     if found is None:
-        sys.exit(f"no nvcc found (looked at {by_name('cuda').searched()})")
+        sys.exit(f"no nvcc found (looked at {by_name('cuda').searched})")
     source = source or fetch(extension.source, work)
     libraries = [str(Path(torch.__file__).parent / "lib"), *(f"{found.home}/{d}" for d in ("lib64", "lib"))]
     if torch.version.cuda is None:

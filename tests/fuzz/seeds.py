@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from _lazyck import abi
-from _lazyck.interceptor.conf import SharedConf, ShimConf, render
+from _lazyck.interceptor.shims import SharedConf, ShimConf, render
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
 from _lazyck.remote import EntryName, lease
 from _lazyck.remote import record as remote_record
@@ -168,7 +168,7 @@ def corpus(directory: Path) -> None:
 
 
 def conf(file: Path) -> None:
-    shim = ShimConf("nvcc", by_name("cuda"), ("/bin/false",), ("/bin/false",), "x86_64-linux-gnu")
+    shim = ShimConf("nvcc", by_name("cuda"), ("/bin/false",), "x86_64-linux-gnu")
     shared = SharedConf(
         blobs=("*/blob/*",), bootstrap="", path_map=(("/nonexistent/shim", "/bin"),), env_names=(), restore=(),
         shim_dirs=(), log="/nonexistent/log", compiles="/nonexistent/compiles", headers="/nonexistent/headers",

@@ -19,8 +19,7 @@ from _lazyck.postbuild.objects.elf import WANTED_HERE
 from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.ownership import Ownership
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.probe.group import Group, Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import Settled

@@ -121,7 +121,7 @@ def put_after_all(w: World, s: State, t: int) -> Next:
     yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
-@step("store/permits.cpp acquire")
+@step("store/permits.cpp HeldPermit")
 def take_job(w: World, s: State, t: int) -> Next:
     """Takes one of the process's own permits (JobPermits)."""
     free = process_of(w, s, t).jobs
@@ -263,7 +263,7 @@ def fill(w: World, s: State, t: int) -> Next:
     yield "has written the entry", move(s._replace(entries=entries), t, "free_permit", has="entry")
 
 
-@step("store/permits.cpp release", "unlock slot")
+@step("store/permits.cpp ~HeldPermit", "unlock slot")
 def free_permit(w: World, s: State, t: int) -> Next:
     """Ends HostPermit and HeldPermit, so that another compile may begin."""
     me, process = s.threads[t], process_of(w, s, t)

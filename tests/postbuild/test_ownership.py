@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from _lazyck.postbuild import ownership
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
 
 NONE: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from _lazyck.postbuild.cxx.lexer import (
     flat,
     function_parts,
     is_of_variable,
-    matching_brace,
+    matching,
     pieces,
     template_prefixes,
     top_level,
@@ -301,7 +301,7 @@ def _type(found: list[Declaration], context: tuple[str, ...], text: str, declare
         names = IDENTIFIER.findall(re.split(r"[<:]", plain[m.end() :].replace("::", " "))[0])[-1:]
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", tuple(names)))
         return
-    if plain[matching_brace(plain, plain.index("{")) :].strip():
+    if plain[matching(plain, plain.index("{")) :].strip():
         raise Unsupported("a type and a variable in one declaration: " + text[:80])
     head, body = plain[m.end() : plain.index("{")], plain[plain.index("{") + 1 : plain.rindex("}")]
     words = [
@@ -332,7 +332,7 @@ def _inline_members(context: tuple[str, ...], body: str) -> Iterator[Declaration
         top = top_level(without_attributes(head))
         if "(" in top and not ASSIGN.search(top):
             continue  # a function
-        text = head + body[end.start() : matching_brace(body, end.start())] if is_braced else head
+        text = head + body[end.start() : matching(body, end.start())] if is_braced else head
         yield from _run_at_load(context, text)
 
 

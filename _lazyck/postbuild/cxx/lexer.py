@@ -1,6 +1,5 @@
 """Does just enough C++ lexing of text whose macros are expanded: tokens, and the pieces of a text,
-each of which reaches to where a declaration may end. Pieces are found by counting brackets alone,
-so that any text can be split."""
+each of which reaches to where a declaration may end, by counting brackets alone."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -32,21 +31,13 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub(lambda m: " " + "\n" * m[0].count("\n") if m[0][0] == "/" else m[0], text)
 
 
-def matching_paren(text: str, at: int) -> int:
-    """Return the index after the parenthesis that closes the one at `at`, or the text's length."""
+def matching(text: str, at: int) -> int:
+    """Return the index after the bracket that closes the `(` or `{` at `at`, or the text's length.
+    Braces in literals do not count."""
     depth = 0
-    for m in _PAREN.finditer(text, at):
-        depth += 1 if m[0] == "(" else -1
-        if depth == 0:
-            return m.end()
-    return len(text)
-
-
-def matching_brace(text: str, at: int) -> int:
-    """Return the index after the brace that closes the one at `at`, or the text's length."""
-    depth = 0
-    for m in STRUCTURE.finditer(text, at):
-        depth += (m[0] == "{") - (m[0] == "}")
+    opens, closes, marks = ("(", ")", _PAREN) if text[at] == "(" else ("{", "}", STRUCTURE)
+    for m in marks.finditer(text, at):
+        depth += (m[0] == opens) - (m[0] == closes)
         if depth == 0:
             return m.end()
     return len(text)
@@ -57,24 +48,17 @@ def without_attributes(text: str) -> str:
     if "[[" in text:
         text = _BRACKETED.sub(" ", text)
     while m := _ATTRIBUTE.search(text):
-        text = text[: m.start()] + " " + text[matching_paren(text, m.end()) :]
+        text = text[: m.start()] + " " + text[matching(text, m.end()) :]
     return text
 
 
 def flat(text: str) -> str:
     """Return `text` without the content of its outermost parentheses."""
-    parts, depth, start = [], 0, 0
-    for m in _PAREN.finditer(text):
-        if m[0] == "(":
-            if depth == 0:
-                parts.append(text[start : m.end()])
-            depth += 1
-        else:
-            depth -= 1
-            if depth == 0:
-                start = m.start()
-    parts.append(text[start:])
-    return "".join(parts)
+    parts, start = [], 0
+    while (at := text.find("(", start)) >= 0 and (end := matching(text, at)) > at + 1:
+        parts.append(text[start : at + 1])
+        start = end - (text[end - 1] == ")")
+    return "".join([*parts, text[start:]])
 
 
 def after_angles(text: str, at: int) -> int:
@@ -122,24 +106,22 @@ def top_level(text: str) -> str:
 
 
 def is_of_variable(head: str) -> bool:
-    """Return whether braces after `head`, which follows the word `struct`, are an initializer. They
-    are if `head` has a `=`, or a name beside the type's, as ` A table[] = ` and ` n::A value`
-    have."""
+    """Return whether braces after `head`, which follows the word `struct`, are an initializer: if
+    it has a `=`, or a name beside the type's, as in ` A table[] = ` and ` n::A value`."""
     top = top_level(_BASE_CLAUSE.split(head)[0])
     return "=" in top or len([w for w in IDENTIFIER.findall(_QUALIFIER.sub("", top)) if w not in _NO_NAMES]) > 1
 
 
 def declarator(declaration: str) -> tuple[str, str]:
-    """Return (name before the parameter list, the parameters) of a function's declaration, from
-    which template prefixes and attributes have been removed. The name is empty for an operator and
-    for what is no plain function."""
+    """Return (name before the parameter list, the parameters) of a function's declaration without
+    template prefixes and attributes. Operators, and what is no plain function, have no name."""
     angles, last, previous, hidden = 0, "", "", 0
     for m in TOKEN.finditer(declaration):
         t = m[0]
         if m.start() < hidden:
             continue
         if t == "(" and angles:
-            hidden = matching_paren(declaration, m.start())
+            hidden = matching(declaration, m.start())
             continue
         if t == "operator":
             return "", ""
@@ -150,7 +132,7 @@ def declarator(declaration: str) -> tuple[str, str]:
         elif angles == 0:
             if t == "(":
                 name = last if previous == ">" or previous == last else ""
-                return name, declaration[m.end() : matching_paren(declaration, m.start()) - 1]
+                return name, declaration[m.end() : matching(declaration, m.start()) - 1]
             if IDENTIFIER.match(t):
                 last = t
         previous = t
@@ -182,21 +164,19 @@ def function_parts(declaration: str) -> tuple[str, str, str] | None:
 
 
 class Piece(NamedTuple):
-    """One piece of a text, from `start` up to `end`, which is the index after its last character.
+    """One piece of a text.
 
     `ends` says what the last character is: `{` opens a scope, in which other declarations stand,
     and `}` closes one, or what nothing opened. A `block` ends a declaration, and so does `;`. A
     directive is a piece of its own (`#`). What is left at the text's end has an empty `ends`.
-    `first` and `last` are the indices of the braces that open the piece's first and last block
-    outside of parentheses, or -1. `is_balanced` is whether all brackets match up to here.
     """
 
     ends: str
     start: int
-    first: int
-    last: int
-    end: int
-    is_balanced: bool
+    first: int  # the index of the brace that opens the piece's first block outside of parentheses, or -1
+    last: int  # of the one that opens the last block
+    end: int  # the index after the last character
+    is_balanced: bool  # whether all brackets match up to here
 
 
 def pieces(text: str, opens_scope: Callable[[str], bool], is_whole: Callable[[str, Piece], bool]) -> Iterator[Piece]:

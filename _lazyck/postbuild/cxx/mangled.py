@@ -42,9 +42,8 @@ def scope_of(symbol: str) -> str:
 
 
 def scopes_of(symbol: str) -> frozenset[str]:
-    """Return the names of all namespaces and classes that `symbol` stands in, without unnamed ones.
-    A file that opens them writes each of these names. Return none if the symbol is not followed
-    here."""
+    """Return the names of all namespaces and classes that `symbol` stands in, without unnamed ones,
+    or none if it is not followed here. A file that opens them writes each of these names."""
     return frozenset(n for n in _parsed(symbol)[0][:-1] if not n.startswith("_GLOBAL__N_"))
 
 
@@ -67,8 +66,7 @@ def is_of_the_standard_library(symbol: str) -> bool:
 
 
 def last_name(symbol: str) -> str:
-    """Return the name of a function without its scopes, arguments and parameters. A symbol that is
-    not mangled is returned as it is."""
+    """Return the name of a function without scopes, arguments and parameters, mangled or not."""
     return (_parsed(symbol)[0] or [symbol])[-1]
 
 

@@ -172,9 +172,8 @@ _BEFORE_ARGUMENTS = re.compile(r"([A-Za-z_]\w*)\s*<")
 
 @dataclass(frozen=True)
 class Instances:
-    """Holds names of templates. `templates` are those of classes, functions and variables that the
-    text instantiates, or of which it instantiates members. `with_data` are those of classes and
-    variables."""
+    """Holds names of templates: those of classes, functions and variables that a text instantiates,
+    or of which it instantiates members. `with_data` are those of classes and variables."""
 
     templates: frozenset[str] = frozenset()
     with_data: frozenset[str] = frozenset()

@@ -16,8 +16,7 @@ from _lazyck.command import LinkCommand
 from _lazyck.config import runtime_source, tools_dir
 from _lazyck.files import encode, own_folder, write_atomic
 from _lazyck.postbuild import bundle, state, summary
-from _lazyck.postbuild.describe import Description, PrivateNames, describe, has_units, unlazy
-from _lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
+from _lazyck.postbuild.describe import Description, PrivateNames, describe, unlazy
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.link import relink
 from _lazyck.postbuild.link.reach import Demands, Reach, check_complete
@@ -27,11 +26,11 @@ from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import cudart, elf, symbols
 from _lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
 from _lazyck.postbuild.objects.reveal import plain_name
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
 from _lazyck.postbuild.proof import Proof
 from _lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
-from _lazyck.postbuild.settle import Settled, Settler
+from _lazyck.postbuild.settle import BY_KERNEL, HostUnit, HostUnits, Program, Settled, Settler, can_be
 from _lazyck.postbuild.store import Store
 from _lazyck.quantities import counted
 from _lazyck.runtime.objects import source_digest
@@ -178,8 +177,7 @@ def link_lazily(
 @contextmanager
 def runtime_meanwhile(job: LinkJob) -> Iterator[None]:
     """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
-    first library waits for the runtime. Errors are ignored here: the link needs the runtime, and
-    reports them."""
+    first library waits for it. Errors are ignored: the link needs the runtime, and reports them."""
     with ThreadPoolExecutor(1) as beside:
         if job.inputs.blobs and job.settings.jobs > 1:
             beside.submit(relink.runtime_objects, job.directory, job.compiler, runtime_source(), job.env)
@@ -211,7 +209,7 @@ def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
     shutil.rmtree(job.work, ignore_errors=True)
     job.work.mkdir()
     blobs = [b for b in inputs.blobs if b not in late]
-    found_out = probe(blobs, job.work, jobs=settings.jobs, store=job.store)
+    found_out = probe(blobs, job.work, job.store, jobs=settings.jobs)
     by_kernel = {b: BY_KERNEL for b in inputs.blobs if b in late}
     return replace(found_out, eager={**found_out.eager, **by_kernel})
 
@@ -253,7 +251,7 @@ def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -
     used = {p.blob.call.toolchain for p in settled.lazy}
     if archive and any(by_name(t).takes_static_runtime(job.link) for t in used):
         return cudart.read(archive, library, machine)
-    apart = {p.blob.call.toolchain for p in settled.lazy if has_units(p.blob) and not demands.whole}
+    apart = {p.blob.call.toolchain for p in settled.lazy if can_be(p.blob) and not demands.whole}
     shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
     names = [name for t in shared for name in names_of(t)]
     return cudart.wrappers(names, library, machine) if names else None
@@ -320,7 +318,7 @@ def write(
 def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
     """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
     or its blobs use, if any of its kernels are compiled by themselves."""
-    if not settled.units and not (runtime and any(has_units(p.blob) for p in settled.lazy)):
+    if not settled.units and not (runtime and any(can_be(p.blob) for p in settled.lazy)):
         return ()
     blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
     return wrapped_among(settler.real().undefined.union(blobs))
@@ -371,9 +369,8 @@ def keep_link(job: LinkJob, settled: Settled, demands: Demands) -> None:
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the C++ compiler for the runtime, which is never a shim. It is the host toolchain's
-    or, if the link is for another machine, the link's own or a cross compiler. Raises
-    `ToolchainError`."""
+    """Return the C++ compiler for the runtime, which is never a shim: the host toolchain's or, for
+    another machine, the link's own or a cross compiler. Raises `ToolchainError`."""
     choosing = [w for item in inputs.items if item.name in _CHOOSE_TARGET for w in item.words]
     own = (*link.call.argv[: link.call.prefix], *choosing)
     return HOST.find_for(inputs.machine, env, [own] if link.call.toolchain == HOST.name else [])

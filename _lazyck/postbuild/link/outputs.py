@@ -1,6 +1,5 @@
-"""Handles what linkers write besides the library because the project's link asks for it: maps, and
-rules for make and ninja that name all files that were read (`--dependency-file`, which CMake passes
-since 3.29)."""
+"""Handles what linkers write besides the library because the project asks for it: maps, and rules
+for make and ninja that name all files that were read (`--dependency-file`, as CMake 3.29 says)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

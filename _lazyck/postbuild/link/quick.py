@@ -56,11 +56,10 @@ def one(directory: Path, install_dir: str, env: Mapping[str, str], say: Callable
 
 @dataclass(frozen=True)
 class Unchanged:
-    """Holds the libraries of earlier builds that are still in their places. `replaced` are the
-    paths of those that were replaced by something built without lazyck."""
+    """Holds the libraries of earlier builds that are still in their places."""
 
     libraries: tuple[summary.LinkSummary, ...] = ()
-    replaced: tuple[Path, ...] = ()
+    replaced: tuple[Path, ...] = ()  # those that were replaced by something built without lazyck
 
 
 def deliver_unchanged(settings: BuildSettings, env: Mapping[str, str]) -> Unchanged:
@@ -113,8 +112,7 @@ def is_lazy(output: Path) -> bool:
 
 def is_as_linked(output: Path, linked: Path) -> bool:
     """Return whether `output`, in the build, is what lazyck linked. The build may have stripped it
-    since, or changed its rpath, so the manifest decides. A library whose blobs are all eager has no
-    manifest, and must be the very file."""
+    since, or changed its rpath, so the manifest decides. Without one, it must be the very file."""
     if not linked.is_file():
         return False
     manifest = _manifest_in(linked)

@@ -24,8 +24,7 @@ from _lazyck.postbuild.objects import cudart, elf, kernels
 from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.objects.vtables import of_classes_with
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.probe.group import Group, Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason, sentence
 from _lazyck.postbuild.settle import EagerObject, Settled
@@ -41,27 +40,16 @@ _SHARE = 32
 
 @dataclass(frozen=True)
 class Demands:
-    """Says what a link must do besides for the blobs' sake.
+    """Says what a link must do besides for the blobs' sake."""
 
-    - `eager`: blobs to compile eagerly, with the reason.
-    - `needed`: symbols that blobs define weakly and that must have stubs.
-    - `pulled`: symbols whose members must be pulled out of archives.
-    - `kept`: shared libraries to keep, as indices of the command's items.
-    - `revealed`: hidden symbols of objects to export.
-    - `renamed`: those to export under private names too.
-    - `unnamed`: those that cannot get a private name.
-    - `whole`: whether blobs are compiled whole, since they cannot reach the library's wrappers of a
-      GPU runtime.
-    """
-
-    eager: Mapping[CompileCommand, Reason] = field(default_factory=dict)
-    needed: frozenset[str] = frozenset()
-    pulled: frozenset[str] = frozenset()
-    kept: tuple[int, ...] = ()
-    revealed: frozenset[str] = frozenset()
-    renamed: frozenset[str] = frozenset()
-    unnamed: frozenset[str] = frozenset()
-    whole: bool = False
+    eager: Mapping[CompileCommand, Reason] = field(default_factory=dict)  # blobs to compile eagerly, and why
+    needed: frozenset[str] = frozenset()  # symbols that blobs define weakly and that must have stubs
+    pulled: frozenset[str] = frozenset()  # symbols whose members must be pulled out of archives
+    kept: tuple[int, ...] = ()  # shared libraries to keep, as indices of the command's items
+    revealed: frozenset[str] = frozenset()  # hidden symbols of objects to export
+    renamed: frozenset[str] = frozenset()  # those to export under private names too
+    unnamed: frozenset[str] = frozenset()  # those that cannot get a private name
+    whole: bool = False  # whether blobs are compiled whole: the wrappers of a GPU runtime are out of their reach
     has_blobs: bool = True  # kernels' units use nothing of the library
 
 
@@ -234,8 +222,7 @@ def _is_asked_for(symbol: str, binding: str) -> bool:
 
 def _instances(p: Probed) -> set[str]:
     """Return what a blob defines weakly because it instantiates a class explicitly, as far as names
-    tell. Instances that lambdas and templates in its members lead to are not among them: whoever
-    uses these has them too."""
+    tell. What lambdas and templates in its members lead to, whoever uses these has too."""
     marker = "instantiation of a class: "
     if marker not in p.compiled:
         return set()

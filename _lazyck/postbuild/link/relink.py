@@ -1,6 +1,5 @@
-"""Runs the last step, which `build full` and `build quick` share: it links runtime objects and kept
-objects into the lazy library, and copies that to the place that the build asked for and to the
-install dir."""
+"""Runs the last step, which `build full` and `build quick` share: links runtime objects and kept
+objects, and copies the library to the place that the build asked for and to the install dir."""
 
 import os
 import re
@@ -195,8 +194,7 @@ def install(state: LinkState, directory: Path) -> list[Path]:
 
 def install_links(state: LinkState, directory: Path) -> None:
     """Give the installed library, if there is one, the symbolic links that the build has beside it
-    (`libx.so` to `libx.so.3.1`), and the link of its soname, by which programs need it: builds make
-    theirs only after the link step."""
+    (`libx.so` to `libx.so.3.1`: builds make theirs only after the link), and that of its soname."""
     output, installed = output_path(state, directory), installed_path(state, directory)
     if installed is None:
         return
@@ -219,9 +217,8 @@ def install_links(state: LinkState, directory: Path) -> None:
 
 
 def check_places(state: LinkState, directory: Path) -> None:
-    """Raise `BuildError` if `deliver` could not do its work. Either there is no place to deliver
-    to, or the install dir has another library of that name, as in projects whose modules are in
-    packages."""
+    """Raise `BuildError` if `deliver` could not do its work: there is no place to deliver to, or
+    the install dir has another library of that name, as if modules of one name are in packages."""
     output, installed = output_path(state, directory), installed_path(state, directory)
     if installed is None and not output.parent.is_dir():
         raise BuildError(
@@ -285,9 +282,8 @@ endforeach()
 
 def carry_bundle(state: LinkState, directory: Path) -> None:
     """Have the install step of the CMake build tree around the library, if any, take the bundle
-    along. Nothing is done if the user said by --root where the bundle will be, or if the project's
-    own CMake code installs it. CMake may rewrite the tree's file whenever it configures, so each
-    build makes sure of the line."""
+    along, unless --root says where it will be, or the project's own CMake code installs it. Each
+    build makes sure of this, since CMake may rewrite the file whenever it configures."""
     files = ("CMakeCache.txt", "cmake_install.cmake")
     above = output_path(state, directory).parents
     tree = next((d for d in above if all((d / file).is_file() for file in files)), None)

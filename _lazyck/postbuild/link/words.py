@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck.abi import Role
-from _lazyck.command import CompileCommand, Invocation, LinkCommand
+from _lazyck.command import CompileCommand, Invocation
 from _lazyck.errors import FormatError
 from _lazyck.files import encode, write_atomic
 from _lazyck.postbuild import state
@@ -56,43 +56,36 @@ def link_words(
         words += [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
     words += ["-o", output]
     if demands is not None:
-        words += _tail(link, inputs, soname) + _for_blobs(inputs, keeper, demands)
-    for name in wrapped:
-        words += ["-Xlinker", f"--wrap={name}"]
-    return words, keeper.originals
+        # `-Xlinker` is the one spelling that all drivers know.
+        if not inputs.shared:
+            words += _to_linker("--export-dynamic")
+        elif not inputs.soname:
+            words += _to_linker("-soname", soname)
+        if lookup.is_c_driver(link.call.tool):
+            words.append("-lstdc++")
+        words += ["-ldl", "-lpthread", *_for_blobs(inputs, keeper, demands)]
+    return [*words, *_to_linker(*(f"--wrap={name}" for name in wrapped))], keeper.originals
+
+
+def _to_linker(*options: str) -> list[str]:
+    return [word for option in options for word in ("-Xlinker", option)]
 
 
 def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[str]:
     """Return words for archives' members and shared libraries that only blobs need."""
-    words: list[str] = []
-    for symbol in sorted(demands.pulled):
-        words += ["-Xlinker", "-u", "-Xlinker", symbol]
+    words = _to_linker(*(word for symbol in sorted(demands.pulled) for word in ("-u", symbol)))
     kept: list[str] = []
     for index in demands.kept:
         item = inputs.items[index]
         if item.role is Role.LINKER:
-            paths = [path for i, path in inputs.libraries if i == index]
-            kept += [word for path in paths for word in ("-Xlinker", keeper.library(path))]
+            kept += _to_linker(*(keeper.places.real(path) for i, path in inputs.libraries if i == index))
         else:
             kept += keeper.item(item)
     if any(item.role is Role.LIBRARY and item.value == "m" for item in inputs.items):
         kept.append("-lm")  # every machine has it, and blobs in C get it only from here
     if kept:
-        linker = ["-Xlinker", "--push-state", "-Xlinker", "--no-as-needed"]
-        words += [*linker, *kept, "-Xlinker", "--pop-state"]
+        words += [*_to_linker("--push-state", "--no-as-needed"), *kept, *_to_linker("--pop-state")]
     return words
-
-
-def _tail(link: LinkCommand, inputs: LinkInputs, soname: str) -> list[str]:
-    # `-Xlinker` is the one spelling that all drivers know.
-    words = []
-    if inputs.shared and not inputs.soname:
-        words += ["-Xlinker", "-soname", "-Xlinker", soname]
-    if not inputs.shared:
-        words += ["-Xlinker", "--export-dynamic"]
-    if lookup.is_c_driver(link.call.tool):
-        words.append("-lstdc++")
-    return [*words, "-ldl", "-lpthread"]
 
 
 class Keeper:
@@ -104,7 +97,7 @@ class Keeper:
     """
 
     def __init__(self, job: LinkJob, demands: Demands | None = None, soname: str = "") -> None:
-        self._link, self._places = job.link, job.places
+        self._link, self.places = job.link, job.places
         self._revealed = demands.revealed if demands and demands.has_blobs else None
         self._aliases = {s: private_name(s, soname) for s in demands.renamed} if demands else {}
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
@@ -130,24 +123,18 @@ class Keeper:
         """Return the words of an option, or of an input that is neither object nor archive."""
         if not item.name:  # a library, a script, or nothing that exists
             path = self._link.call.path(item.words[0])
-            return [self._places.real(path) if os.path.exists(path) else item.words[0]]
+            return [self.places.real(path) if os.path.exists(path) else item.words[0]]
         if item.value is None:
             return list(item.words)
         if item.role is Role.LINKER:
             value = ",".join(self.linker_part(part) for part in item.value.split(","))
         elif item.role is Role.LIBRARY_DIR:
-            value = self._places.real(self._link.call.path(item.value))
+            value = self.places.real(self._link.call.path(item.value))
         elif item.name in ("-T", "--script"):
             value = self.linker_part(item.value)
         else:
-            value = self._places.real(item.value) if item.value.startswith("/") else item.value
-        if len(item.words) == 2:
-            return [item.words[0], value]
-        return [item.words[0][: len(item.words[0]) - len(item.value)] + value]
-
-    def library(self, path: str) -> str:
-        """Return the word that names the shared library at `path`."""
-        return self._places.real(path)
+            value = self.places.real(item.value) if item.value.startswith("/") else item.value
+        return item.with_value(value)
 
     def linker_part(self, part: str) -> str:
         """Return one of the parts of a word for the linker, independent of the build."""
@@ -157,8 +144,8 @@ class Keeper:
         path = self._link.call.path(value) if value else ""
         if value and not value.startswith("-") and os.path.isfile(path):
             is_library = ".so" in os.path.basename(path)
-            return f"{lead}{equals}{self._places.real(path) if is_library else self.copy(value)}"
-        return f"{lead}{equals}{self._places.real(value) if value.startswith('/') else value}"
+            return f"{lead}{equals}{self.places.real(path) if is_library else self.copy(value)}"
+        return f"{lead}{equals}{self.places.real(value) if value.startswith('/') else value}"
 
 
 # -- the project's own link -----------------------------------------------------------------------
@@ -169,25 +156,16 @@ FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahea
 
 @dataclass(frozen=True)
 class AheadLink:
-    """Says how to link a library ahead of time.
+    """Says how to link a library ahead of time."""
 
-    - `words`: the whole command; its output is `HERE/ahead/<file name>`.
-    - `records`: the blobs of its deferred objects. Record N is to be compiled into `ahead/N.o`.
-    - `archives`: file names of kept copies in `objects`. From number N, `ahead/N.a` is to be made.
-    - `eager`: maps the outputs of the blobs that are compiled eagerly to the reasons.
-    - `shared`: whether the output is a library.
-    - `libraries`: the paths of the shared libraries that the link names.
-    - `kept`: the sonames of libraries that the lazy link keeps for its blobs' sake.
-    """
-
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # the whole command; its output is `HERE/ahead/<file name>`
     cwd: str
-    records: tuple[CompileCommand, ...]
-    archives: tuple[str, ...]
-    eager: Mapping[str, str]
-    shared: bool
-    libraries: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    records: tuple[CompileCommand, ...]  # of its deferred objects: record N is to be compiled into `ahead/N.o`
+    archives: tuple[str, ...]  # file names of kept copies in `objects`: from number N, `ahead/N.a` is to be made
+    eager: Mapping[str, str]  # the outputs of the blobs that are compiled eagerly, and the reasons
+    shared: bool  # whether the output is a library
+    libraries: tuple[str, ...] = ()  # the paths of the shared libraries that the link names
+    kept: tuple[str, ...] = ()  # the sonames of libraries that the lazy link keeps for its blobs' sake
 
 
 class _Writer:
@@ -213,7 +191,7 @@ class _Writer:
         for part in (item.value or "").split(","):
             path = self._link.call.path(part)
             real = self._real(path, is_empty=False) if path in held else [self._keeper.linker_part(part)]
-            words += [word for value in real for word in ("-Xlinker", value)]
+            words += _to_linker(*real)
         return words
 
     def _real(self, path: str, *, is_empty: bool) -> list[str]:

@@ -46,11 +46,6 @@ class Runtime:
         """Return the names of the functions that are wrapped."""
         return tuple(f.removeprefix(_WRAP) for f in self.functions if f.startswith(_WRAP))
 
-    @property
-    def file_name(self) -> str:
-        """Return the name of the object that blobs are linked with, which is the runtime's own."""
-        return f"{self.table}.o"
-
 
 def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> str:
     """Return the path of the static runtime that `link` takes, or an empty string."""
@@ -111,7 +106,7 @@ def render_jumps(runtime: Runtime) -> str:
 def assemble(runtime: Runtime, directory: Path, compiler: Sequence[str]) -> Path:
     """Make in `directory` the object that blobs are linked with."""
     write_atomic(directory / "cudart.S", render_jumps(runtime).encode())
-    made = directory / runtime.file_name
+    made = directory / f"{runtime.table}.o"
     argv = [*compiler, "-c", "-x", "assembler", "cudart.S", "-o", made.name]
     proc.check("assembling the way to the CUDA runtime", argv, cwd=directory)
     return made

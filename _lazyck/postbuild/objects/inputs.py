@@ -21,42 +21,31 @@ T = TypeVar("T")
 class LinkInputs:
     """Holds a link command taken apart.
 
-    - `items`: its options and inputs.
-    - `deferred`: the indices of those inputs that are deferred objects.
-    - `kept`: the indices of those inputs that are other objects or archives.
-    - `objects` and `archives`: the paths of all real ones, including those that options name
-      (`-lx`, `-Wl,--whole-archive,libx.a`).
-    - `libraries`: the shared libraries, each with the index of the item that names it.
-    - `blobs`: the blobs of deferred objects and of deferred members of archives, in link order.
-      Each compile occurs once, however often its object is named.
-    - `machine`: the machine of the blobs.
-    - `stays`: the files by which some blobs stay in the link: archives, joined objects, and objects
-      among the words of options.
-    - `records`: the blobs of each file that holds any, by its path.
-    - `first`: the index of the first item that brings blobs.
-    - `optional`: the blobs that the link takes only if something needs them. Each is a member of an
-      archive by itself, and stands nowhere else. There are none if the link takes what nobody here
-      can read, such as a source that it compiles.
-    - `whole`: the archives of which the link takes all members.
-    - `wanted`: the symbols that its options ask for.
+    `objects` and `archives` are the paths of all real ones, including those that options name
+    (`-lx`, `-Wl,--whole-archive,libx.a`). `blobs` are those of deferred objects and of deferred
+    members of archives, in link order. Each compile occurs once, however often its object is named.
+    `stays` are the files by which some blobs stay in the link: archives, joined objects, and
+    objects among the words of options. `optional` are the blobs that the link takes only if
+    something needs them. Each is a member of an archive by itself, and stands nowhere else. There
+    are none if the link takes what nobody here can read, such as a source that it compiles.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[Item, ...]  # options and inputs
     shared: bool
     soname: str
-    deferred: frozenset[int]
-    kept: frozenset[int]
+    deferred: frozenset[int]  # the indices of those inputs that are deferred objects
+    kept: frozenset[int]  # the indices of those inputs that are other objects or archives
     objects: tuple[str, ...]
     archives: tuple[str, ...]
-    libraries: tuple[tuple[int, str], ...]
+    libraries: tuple[tuple[int, str], ...]  # the shared ones, each with the index of the item that names it
     blobs: tuple[CompileCommand, ...]
-    machine: str
+    machine: str  # of the blobs
     stays: tuple[str, ...]
-    records: Mapping[str, tuple[CompileCommand, ...]]
-    first: int
+    records: Mapping[str, tuple[CompileCommand, ...]]  # the blobs of each file that holds any, by its path
+    first: int  # the index of the first item that brings blobs
     optional: frozenset[CompileCommand] = frozenset()
-    whole: frozenset[str] = frozenset()
-    wanted: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()  # the archives of which the link takes all members
+    wanted: frozenset[str] = frozenset()  # the symbols that its options ask for
 
 
 @dataclass
@@ -89,16 +78,15 @@ _SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib",
 
 @dataclass(frozen=True)
 class _File:
-    """Describes a file that a link names: the index of the item that does, what it is, its blobs,
-    and those of them that the link takes only if something needs them."""
+    """Describes a file that a link names."""
 
-    index: int
+    index: int  # of the item that names it
     path: str
     kind: elf.Kind
     is_deferred: bool
-    is_whole: bool
+    is_whole: bool  # whether the link takes all members of archives here
     records: tuple[CompileCommand, ...]
-    optional: frozenset[CompileCommand]
+    optional: frozenset[CompileCommand]  # those of the records that are taken only if something needs them
 
 
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
@@ -173,11 +161,9 @@ def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
             if not groups or groups[-1][0] != what:
                 groups.append((what, []))
             groups[-1][1].append(part)
-        lead = item.words[:-1] if len(item.words) == 2 else ()
-        glued = "" if lead else item.words[0][: len(item.words[0]) - len(item.value)]
         for what, parts in groups:
             value = ",".join(parts)
-            yield Item((*lead, glued + value), item.name, value, Role.FLAG if what == "name" else item.role)
+            yield Item(tuple(item.with_value(value)), item.name, value, Role.FLAG if what == "name" else item.role)
 
 
 def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:

@@ -28,11 +28,12 @@ _PRIVATE = re.compile(r"_ZL|.*_GLOBAL__N_")
 
 @dataclass(frozen=True)
 class Kernels:
-    """Holds the kernels of an object. `handles` maps the function that launches each kernel to its
-    handle. `by_nvcc` are those of these functions that no other file calls."""
+    """Holds the kernels of an object."""
 
-    handles: Mapping[str, str] = field(default_factory=dict)
-    by_nvcc: frozenset[str] = frozenset()
+    handles: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the function that launches a kernel → the kernel's handle
+    by_nvcc: frozenset[str] = frozenset()  # those of these functions that no other file calls
 
     def names(self) -> frozenset[str]:
         """Return the handles of kernels that other files could mean by these names."""
@@ -58,4 +59,5 @@ def find(table: Iterable[Symbol]) -> Kernels:
 
 def launched(kernel: str, file: str, env: Mapping[str, str]) -> Reason:
     """Return why a blob is eager: `file` launches its `kernel`, or takes the address."""
-    return Reason(Kind.KERNEL_USED, f"{demangle.name(kernel, env)}, in {file}")
+    name = demangle.all_readable([kernel], env, ["--no-params"])[kernel]
+    return Reason(Kind.KERNEL_USED, f"{name}, in {file}")

@@ -88,8 +88,7 @@ def is_artificial(name: str) -> bool:
 
 
 def private_name(symbol: str, library: str) -> str:
-    """Return the private name of `symbol` in the library of that soname. `library` is empty for a
-    program, of which a process has one."""
+    """Return the private name of `symbol` in the library of that soname ("" for the program)."""
     return f"{symbol}{abi.PRIVATE_MARK}{hashlib.sha256(encode(library)).hexdigest()[:8]}"
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from _lazyck import proc
-from _lazyck.postbuild.probe.answer import Answer
-from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.probe.group import Answer, Group
 from _lazyck.postbuild.probe.one_group import Answers, Doubt
 from _lazyck.postbuild.probe.preprocess import read_source
-from _lazyck.postbuild.probe.real_object import defines, is_harmless, is_start_up
+from _lazyck.postbuild.probe.real_object import HARMLESS, START_UP, defines
 from _lazyck.postbuild.reasons import Kind, Reason
 
 Entry = Literal["function", "variable", "alias", "ifunc"]
@@ -51,17 +51,16 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Entity:
-    """Describes a function, variable, alias or ifunc of a module. `names` are those that its body,
-    initializer or aliasee mentions. `symbol` is the name in the object file."""
+    """Describes a function, variable, alias or ifunc of a module."""
 
-    symbol: str
+    symbol: str  # the name in the object file
     kind: Entry
     is_defined: bool
     linkage: str
     is_hidden: bool
     is_dso_local: bool
     is_local_exec: bool
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # those that its body, initializer or aliasee mentions
 
 
 @dataclass
@@ -114,12 +113,6 @@ def plain_name(word: str) -> str:
     raw = name[1:-1].encode("utf-8", "surrogateescape")
     raw = re.sub(rb"\\(\\|[0-9A-Fa-f]{2})", lambda m: b"\\" if m[1] == b"\\" else bytes([int(m[1], 16)]), raw)
     return raw.decode("utf-8", "surrogateescape")
-
-
-def symbol_of(name: str) -> str:
-    r"""Return the symbol of a named global. `\01` says "exactly this", which on ELF all names mean
-    anyway."""
-    return name.removeprefix("\x01")
 
 
 def _entities(text: str) -> Iterator[tuple[_Open, int]]:
@@ -190,7 +183,7 @@ def _close(opened: _Open, text: str, end: int) -> Entity:
     is_elsewhere = linkage == "extern_weak" or (kind == "variable" and linkage == "external")
     found = dict.fromkeys(plain_name(m["at"]) for m in _NAME.finditer(text, opened.begin, end) if m["at"])
     return Entity(
-        symbol=symbol_of(plain_name(opened.at)),
+        symbol=plain_name(opened.at).removeprefix("\x01"),  # "exactly this", which on ELF all names mean
         kind=kind,
         is_defined=opened.keyword != "declare" and not is_elsewhere,
         linkage=linkage or "external",
@@ -203,7 +196,6 @@ def _close(opened: _Open, text: str, end: int) -> Entity:
 
 # -- probing ------------------------------------------------------------------------------------
 
-_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _BATCH = 64  # files for one start of a compiler
 _RUN_AT_LOAD = ("llvm.global_ctors", "llvm.global_dtors")
 # Functions of these linkages are never in an object under their name, or only if the module itself
@@ -221,8 +213,8 @@ _WEAK = frozenset({"weak", "weak_odr"})  # always there; gives way to another de
 def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
     """Probe all sources of `group`, by so many compilers at a time. Writes below `work` only."""
     work.mkdir(parents=True, exist_ok=True)
-    answers = Answers(read=set(group.sources))
-    bitcode = [s for s in group.sources if _is_bitcode(s)]
+    answers = Answers(group, work, read=set(group.sources))
+    bitcode = [s for s in group.sources if elf.kind(s) == "bitcode"]
     texts = dict.fromkeys(set(group.sources) - set(bitcode), "") | _disassembled(group, work, bitcode, jobs)
     for source in group.sources:
         if source not in texts:
@@ -241,11 +233,6 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
 
 
 # -- bitcode -------------------------------------------------------------------------------------
-
-
-def _is_bitcode(source: str) -> bool:
-    with open(source, "rb") as f:
-        return f.read(4) in _BITCODE
 
 
 def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -> dict[str, str]:
@@ -288,28 +275,22 @@ def functions(module: Module) -> Answer:
 def _needs(module: Module) -> frozenset[str]:
     """Return what the module's object may leave undefined: what definitions mention."""
     mentioned = {n for e in module.entities.values() if e.is_defined for n in e.names}
-    elsewhere = (e for n, e in module.entities.items() if not e.is_defined and n in mentioned)
-    by_ir = {_LIBM.sub(_libm_name, e.symbol) for e in elsewhere if not _is_inner(e.symbol)}
+    elsewhere = [e.symbol for n, e in module.entities.items() if not e.is_defined and n in mentioned]
+
+    def libm_name(m: re.Match[str]) -> str:
+        return _LIBM_NAMES.get(m[1], m[1]) + _LIBM_SUFFIX[m[2]]
+
+    # An intrinsic calls nothing, or ends in a function of libm.
+    by_ir = {_LIBM.sub(libm_name, s) for s in elsewhere if not s.startswith("llvm.") or _LIBM.fullmatch(s)}
     return frozenset(by_ir.union(_only_wanted(module)))
 
 
 def _only_wanted(module: Module) -> list[str]:
     """Return the symbols that assembler outside of functions declares and the module does not
-    define. They become undefined symbols of its object. The `<iostream>` of GCC 13 and newer has
-    one."""
+    define: undefined symbols of its object. The `<iostream>` of GCC 13 and newer has one."""
     own = {e.symbol for e in module.entities.values() if e.is_defined}
     declared = (m[1] for s in module.assembler if (m := _GLOBL.fullmatch(s)))
     return [symbol for symbol in declared if symbol not in own]
-
-
-def _is_inner(symbol: str) -> bool:
-    """Return whether `symbol` is an intrinsic that calls nothing."""
-    return symbol.startswith("llvm.") and not _LIBM.fullmatch(symbol)
-
-
-def _libm_name(intrinsic: re.Match[str]) -> str:
-    """Return the function of libm that an intrinsic may end in."""
-    return _LIBM_NAMES.get(intrinsic[1], intrinsic[1]) + _LIBM_SUFFIX[intrinsic[2]]
 
 
 def eager_reason(module: Module) -> Reason | None:
@@ -329,7 +310,7 @@ def eager_reason(module: Module) -> Reason | None:
     if called := _initializer_calls(module):
         return Reason(Kind.INITIALIZER, ", ".join(called[:3]))
     for e in module.entities.values():
-        if (e.is_dso_local or e.is_hidden) and not e.is_defined and not is_harmless(e.symbol):
+        if (e.is_dso_local or e.is_hidden) and not e.is_defined and not HARMLESS.match(e.symbol):
             how = "dso_local" if e.is_dso_local else "hidden"
             return Reason(Kind.IR_SAME_FILE, f"{e.symbol}, {how}")
         if e.is_local_exec:
@@ -348,14 +329,11 @@ def _initializer_calls(module: Module) -> list[str]:
             continue
         seen.add(name)
         e = module.entities.get(name)
-        if e is None or is_harmless(e.symbol) or _is_own_variable(e):
+        is_own = e is not None and e.kind == "variable" and e.linkage in ("private", "internal")
+        if e is None or HARMLESS.match(e.symbol) or is_own:
             continue
-        if e.kind == "function" and e.is_defined and is_start_up(e.symbol):
+        if e.kind == "function" and e.is_defined and START_UP.match(e.symbol):
             todo += e.names
         else:
             found[e.symbol] = None
     return list(found)
-
-
-def _is_own_variable(e: Entity) -> bool:
-    return e.kind == "variable" and e.linkage in ("private", "internal")

@@ -294,7 +294,7 @@ class Compilation {
         UniqueFd entry = m_store.find_text(m_missing.at.manifest, m_text, m_missing.symbols);
         if (entry) return entry;
         m_remote_text = ask_remotes(m_missing, m_text, true);
-        return m_remote_text ? m_remote_text->fetch(m_missing.symbols) : UniqueFd();
+        return m_remote_text ? m_remote_text->fetch() : UniqueFd();
     }
 
     // Answers one question of `lazyck-unit`. Returns whether another question may follow.

@@ -186,11 +186,11 @@ void RemoteEntry::fail_there() {
                    {is_final});
 }
 
-UniqueFd RemoteEntry::fetch(const Strings& symbols) {
+UniqueFd RemoteEntry::fetch() {
     Answer answer = next_answer();
     for (unsigned bad = 0; answer == Answer::hit; ++bad, answer = next_answer()) {
         UniqueFd file = open_at(m_staging.fd(), k_fetched, O_RDWR);
-        const std::string fault = file ? find_entry_fault(file.get(), m_key, symbols) : system_text(errno);
+        const std::string fault = file ? find_entry_fault(file.get(), m_key, m_missing.symbols) : system_text(errno);
         if (fault.empty()) {
             struct stat st;
             const bool is_ours = fstat(file.get(), &st) == 0 && fchmod(file.get(), (st.st_mode & 0755) | 0600) == 0;
@@ -229,8 +229,8 @@ UniqueFd compile_at_service(const Missing& missing, std::string& origin, std::st
     }
     words.insert(words.end(), {"--", missing.blob.name});
     RemoteEntry service(missing, missing.key, true, words);
-    UniqueFd made = service.fetch(missing.symbols);
-    origin = "remote " + service.label();
+    UniqueFd made = service.fetch();
+    origin = service.origin();
     problem = made ? "" : service.problem();
     return made;
 }

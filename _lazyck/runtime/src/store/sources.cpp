@@ -52,6 +52,10 @@ int find_write_error(int directory) {
     return errno;
 }
 
+[[noreturn]] void fail_for(const BlobRow& blob, const std::string& reason) {
+    fail("lazyck: cannot compile blob '" + visible(blob.name) + "': " + reason, {blob.name, "", ""});
+}
+
 [[noreturn]] void fail_to_read(const std::string& path, int error) {
     fail("lazyck: cannot read '" + path + "': " + system_text(error) + "; install the library again");
 }
@@ -151,11 +155,10 @@ void check_bundle(const Places& places, const ManifestRow& at) {
         if (stat(place.c_str(), &st) == 0) return;
         looked_at += (looked_at.empty() ? "'" : " nor '") + visible(place) + "'";
     }
-    fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle of '" + visible(places.library) +
-             "', which has its source, is not at " + looked_at + "; copy lazyck/" + visible(name) +
-             " of the build's install dir to " + visible(places.roots.front() + "/" + name) +
-             ", or name the directory that holds " + visible(name) + " with " LAZYCK_ENV_ROOT,
-         {blob.name, "", ""});
+    fail_for(blob, "the bundle of '" + visible(places.library) + "', which has its source, is not at " + looked_at +
+                       "; copy lazyck/" + visible(name) + " of the build's install dir to " +
+                       visible(places.roots.front() + "/" + name) + ", or name the directory that holds " +
+                       visible(name) + " with " LAZYCK_ENV_ROOT);
 }
 
 // Returns the root whose bundle is the library's own, or the first root if none has a bundle.
@@ -164,11 +167,10 @@ void check_bundle(const Places& places, const ManifestRow& at) {
 std::string root_of_blob(const Places& places, const ManifestRow& at) {
     const BlobRow blob = at.blob();
     if (places.roots.empty()) {
-        fail("lazyck: cannot compile blob '" + visible(blob.name) + "': its bundle is beside the file of " +
-                 visible(at.manifest.library()) +
-                 ", whose place is unknown (without /proc it is known only if it was loaded by an absolute path);"
-                 " name the directory that holds the bundle with " LAZYCK_ENV_ROOT,
-             {blob.name, "", ""});
+        fail_for(blob,
+                 "its bundle is beside the file of " + visible(at.manifest.library()) +
+                     ", whose place is unknown (without /proc it is known only if it was loaded by an absolute path);"
+                     " name the directory that holds the bundle with " LAZYCK_ENV_ROOT);
     }
     std::string other;
     for (const std::string& root : places.roots) {
@@ -180,10 +182,8 @@ std::string root_of_blob(const Places& places, const ManifestRow& at) {
         check_bundle(places, at);
         return places.roots.front();  // the compile reports what is missing
     }
-    fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle at '" + other +
-             "' is of another build of " + at.manifest.library() + " than '" + places.library +
-             "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT,
-         {blob.name, "", ""});
+    fail_for(blob, "the bundle at '" + other + "' is of another build of " + at.manifest.library() + " than '" +
+                       places.library + "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT);
 }
 
 // Checks that the source's path does not lead out of the bundle.
@@ -297,19 +297,16 @@ SourceFile Sources::find(const ManifestRow& at, Cache& cache) {
 
 void Sources::check(const SourceFile& source, const ManifestRow& at) {
     const BlobRow blob = at.blob();
-    const auto refuse = [&](const std::string& reason, const std::string& remedy) {
-        fail("lazyck: cannot compile blob '" + visible(blob.name) + "': " + reason + "\n  " + remedy,
-             {blob.name, "", ""});
-    };
-    if (!is_file(source.path))
-        refuse("its source '" + source.path + "' is not there", LAZYCK_ENV_ROOT " names the library's bundle");
+    if (!is_file(source.path)) {
+        fail_for(blob,
+                 "its source '" + source.path + "' is not there\n  " LAZYCK_ENV_ROOT " names the library's bundle");
+    }
     if (is_privileged()) check_way(blob, source.path);
     const std::string fault = source.is_in_bundle ? m_known->contents.find_fault(source.root, at.manifest, blob) : "";
-    if (!fault.empty()) {
-        refuse("the bundle is not as it was when the library was built: " + fault,
-               "the result would go into the cache under a key that it does not match; install the library again,"
-               " or build it again with the change");
-    }
+    if (fault.empty()) return;
+    fail_for(blob, "the bundle is not as it was when the library was built: " + fault +
+                       "\n  the result would go into the cache under a key that it does not match; install the library"
+                       " again, or build it again with the change");
 }
 
 std::string Sources::find_change(const SourceFile& source, const ManifestRow& at) {

@@ -65,9 +65,6 @@ std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs) {
         EntryLookup here;
         try {
             here = look_up_entry(cache, key, symbols);
-            // find_directory reports what is wrong with a directory. It is called only after a
-            // failed look-up, which has already checked the directories that it opened.
-            if (here.state != EntryState::ready && !cache.find_directory(key)) return false;
         } catch (const CompileError& e) {
             if (!cache.is_tier()) throw;
             say_once(cache.root(), e.what());
@@ -272,8 +269,8 @@ std::optional<Entry> Store::make_in_turn(const Missing& missing, bool may_compil
     }
     begin = now_seconds();
     const std::unique_ptr<RemoteEntry> remote = ask_remotes(missing, missing.key, may_compile);
-    UniqueFd fetched = remote ? remote->fetch(missing.symbols) : UniqueFd();
-    std::string origin = fetched ? "remote " + remote->label() : "";
+    UniqueFd fetched = remote ? remote->fetch() : UniqueFd();
+    std::string origin = fetched ? remote->origin() : "";
     if (!fetched && may_compile && !jit.is_forbidden() && !config.compile_service.empty()) {
         fetched = compile_at_service(missing, origin, service_problem);
         if (fetched && remote) remote->made(missing.path);
