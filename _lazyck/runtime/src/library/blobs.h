@@ -13,7 +13,6 @@
 #include "base/lasting.h"
 #include "bundle/manifest_view.h"
 #include "platform/config.h"
-#include "platform/files.h"
 
 // _lazyck/postbuild/link/stubs.py defines these in each lazy library.
 extern "C" {

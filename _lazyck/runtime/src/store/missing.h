@@ -47,8 +47,6 @@ struct Missing {
     const Costs costs;
     const Guess guess;
 
-    // Returns an event of the entry.
-    Event event(const char* kind) const;
     // Reports that the call waited for `what` since `begin`, if that was long enough to notice.
     void tell_wait(const std::string& what, double begin) const;
     // Returns the request for a permit of the host to compile.
