@@ -17,7 +17,7 @@ def size_of(text: str) -> int | None:
     anything else.
 
     All units but B are powers of 1024, in either case. The runtime reads the same grammar
-    (`size_in` of runtime/src/base/numbers.h).
+    (`size_in` of runtime/src/base/text.h).
     """
     found = _SIZE.fullmatch(text)
     if not found or (not found[2] and float(found[1]) != 0):  # a bare 20 could mean anything
@@ -28,7 +28,7 @@ def size_of(text: str) -> int | None:
 
 def seconds_of(text: str) -> float | None:
     """Return a number of seconds such as `90` or `0.5`, or None for anything else. The runtime
-    reads the same grammar (`seconds_in` of runtime/src/base/numbers.h)."""
+    reads the same grammar (`seconds_in` of runtime/src/base/text.h)."""
     seconds = float(text) if _SECONDS.fullmatch(text) else math.inf
     return seconds if seconds <= abi.LONGEST_SECONDS else None
 
@@ -55,7 +55,7 @@ def show_size(count: float) -> str:
     """Return a size in bytes as text such as `1.5 GB`, in powers of 1024 as `ls -h` and `du -h`
     count.
 
-    The runtime's messages (`size_text` of runtime/src/base/numbers.h) and the page of the report
+    The runtime's messages (`size_text` of runtime/src/base/text.h) and the page of the report
     (`bytes` of report/page.js) show sizes in this form too.
     """
     unit = 0

@@ -61,13 +61,6 @@ constexpr int k_passed_on_signals[] = {1, 2, 7, 9, 14, 15, 24, 25};
 
 constexpr char k_undefined[] = "undefined symbol: ";
 
-std::string lower(std::string text) {
-    for (char& c : text) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return text;
-}
-
 template <class IsMeant>
 bool says(const std::string& output, IsMeant is_meant) {
     const std::string text = lower(output);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "cache/cache.h"
 #include "cache/entry.h"
 #include "cache/packs.h"

@@ -7,9 +7,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/lasting.h"
 #include "library/core.h"
 #include "library/loader.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 
