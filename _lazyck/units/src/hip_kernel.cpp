@@ -4,7 +4,6 @@
 // than bitcode, and this program cuts it rather than llvm-extract, because the compiler is the only
 // LLVM tool that every ROCm has.
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -42,9 +41,7 @@ std::size_t behind_string(std::string_view text, std::size_t open) {
 std::string_view name_at(std::string_view text, std::size_t at) {
     std::size_t end = at + 1;
     if (end < text.size() && text[end] == '"') return text.substr(at, behind_string(text, end) - at);
-    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_' ||
-                                 text[end] == '.' || text[end] == '$' || text[end] == '-'))
-        ++end;
+    while (end < text.size() && (is_word(text[end]) || text[end] == '.' || text[end] == '-')) ++end;
     return text.substr(at, end - at);
 }
 
