@@ -38,10 +38,10 @@ DECIDING = (
     "cache/cache.cpp",
     "cache/costs.cpp",
     "cache/entry.cpp",
-    "compile/private_names.cpp",
     "platform/config.cpp",
     "store/jit_policy.cpp",
     "store/permits.cpp",
+    "store/private_names.cpp",
 )
 CLANG = "clang++-19"
 _SEED = 22
