@@ -103,10 +103,10 @@ void Pipe::write(std::string_view text) {
     m_ends[1] = -1;
 }
 
-// Runs a program and waits for it, and returns its exit status; 128 + the signal's number if a signal
-// ended it. If `output` is given, the program's standard output and standard error are appended to it.
-// Only this program inherits `input`. Sets `seconds` to its CPU seconds, with those of the programs
-// that it started. Throws std::runtime_error if it cannot be started.
+// Runs a program and waits for it, and returns its exit status; 128 + the signal's number if a
+// signal ended it. If `output` is given, the program's standard output and standard error are
+// appended to it. Only this program inherits `input`. Sets `seconds` to its CPU seconds, with those
+// of the programs that it started. Throws std::runtime_error if it cannot be started.
 int run_program(const Words& words, std::string* output, Pipe* input, double* seconds) {
     int ends[2] = {-1, -1};
     if (output != nullptr && pipe2(ends, O_CLOEXEC) != 0) fail("pipe", errno);

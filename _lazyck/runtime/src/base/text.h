@@ -54,8 +54,8 @@ class JsonObject {
     std::string m_text;
 };
 
-// Numbers are read and written in one form, whatever language the program has chosen. The C library's
-// functions read and write "0,5" if LC_NUMERIC says so.
+// Numbers are read and written in one form, whatever language the program has chosen. The C
+// library's functions read and write "0,5" if LC_NUMERIC says so.
 
 // Returns `value` with `digits` digits behind the point, at most nine. The result is "0" if the
 // value is not finite.

@@ -138,8 +138,8 @@ bool ElfView::is_header_state(std::uint64_t index) const {
 }
 
 // header: buckets, first symbol, words of the filter, shift; filter:u64[]; bucket:u32[];
-// chain:u32[] (bit 0 set: last). The chains cover the symbols that the file defines, from `first` to
-// the end of the last chain.
+// chain:u32[] (bit 0 set: last). The chains cover the symbols that the file defines, from `first`
+// to the end of the last chain.
 std::optional<ElfView::GnuHash> ElfView::gnu_hash() const {
     const auto header = read<std::array<std::uint32_t, 3>>(m_gnu_hash);
     if (!header) return std::nullopt;

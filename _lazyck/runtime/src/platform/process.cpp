@@ -133,8 +133,8 @@ LAZYCK_BARE void reset_signals() {
     }
 }
 
-// Closes all descriptors but our own. The others belong to the program, whose sockets would stay open
-// and whose locks would stay held as long as a copy of their descriptors is open.
+// Closes all descriptors but our own. The others belong to the program, whose sockets would stay
+// open and whose locks would stay held as long as a copy of their descriptors is open.
 LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
     const int ours[] = {start.reports, start.directory, start.input, start.output, start.errors};
     for (long first = 0; first <= k_last_descriptor;) {
