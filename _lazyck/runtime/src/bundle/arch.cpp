@@ -12,7 +12,6 @@
 #include <set>
 
 #include "base/failure.h"
-#include "base/lasting.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
 #include "platform/elf_view.h"

@@ -16,7 +16,7 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/recipe.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"

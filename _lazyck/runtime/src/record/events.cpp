@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"

@@ -10,7 +10,7 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/arch.h"
 #include "bundle/recipe.h"
 #include "cache/texts.h"
