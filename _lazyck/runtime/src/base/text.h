@@ -18,6 +18,8 @@ std::string shell_join(const Strings& words);
 // Returns the non-empty parts of `text` between any of the characters of `separators`.
 Strings split(std::string_view text, std::string_view separators);
 std::string join(const Strings& parts, std::string_view separator);
+// Returns `text` without blanks, tabs and carriage returns at its ends.
+std::string without_blanks(const std::string& text);
 
 // Returns a readable part of a file name for any text. Letters, digits and "._+-" are kept. A
 // changed or long text gets a hash.

@@ -163,7 +163,7 @@ int Library::prefetch(const char* pattern) {
 }
 
 int Library::clear_failures() {
-    core.store.forget_bad_places();
+    core.store.caches(core.blobs.manifest())->forget_bad_places();
     int count = 0;
     const std::lock_guard<std::mutex> guard(core.states.mutex());
     for (auto& state : core.states.all()) {

@@ -226,10 +226,9 @@ void* Loader::open_blob(const ManifestView& manifest, const BlobRow& blob, const
         if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
         return names;
     };
-    CheckedFile::NamedCopy named_copy;
-    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM)
-        named_copy = [this](int fd) { return m_core.store.named_copies->make(fd); };
-    void* const handle = entry.file->load(m_core.states.mutex(), before, named_copy, reason);
+    const bool is_hip = std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM;
+    NamedCopies* const copies = is_hip ? m_core.store.named_copies.get() : nullptr;
+    void* const handle = entry.file->load(m_core.states.mutex(), before, copies, reason);
     if (handle == nullptr && !listed.empty()) {
         const std::lock_guard<std::mutex> guard(m_core.states.mutex());
         m_state_holders.erase(std::remove(m_state_holders.begin(), m_state_holders.end(), listed),
