@@ -195,6 +195,11 @@ Strings split(std::string_view text, std::string_view separators) {
     return parts;
 }
 
+std::string without_blanks(const std::string& text) {
+    const std::size_t first = text.find_first_not_of(" \t\r");
+    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
 std::string join(const Strings& parts, std::string_view separator) {
     std::string out;
     for (std::size_t i = 0; i < parts.size(); ++i) {

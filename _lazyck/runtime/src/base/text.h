@@ -19,6 +19,8 @@ std::string shell_join(const Strings& words);
 // Returns the non-empty parts of `text` between any of the characters of `separators`.
 Strings split(std::string_view text, std::string_view separators);
 std::string join(const Strings& parts, std::string_view separator);
+// Returns `text` without blanks, tabs and carriage returns at its ends.
+std::string without_blanks(const std::string& text);
 
 // Returns `text` with its ASCII letters in lower case.
 std::string lower(std::string_view text);

@@ -225,10 +225,9 @@ void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, c
         if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
         return names;
     };
-    CheckedFile::NamedCopy named_copy;
-    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM)
-        named_copy = [&core](int fd) { return core.store.named_copies->make(fd); };
-    void* const handle = entry.file->load(core.states.mutex, before, named_copy, reason);
+    const bool is_hip = std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM;
+    NamedCopies* const copies = is_hip ? core.store.named_copies.get() : nullptr;
+    void* const handle = entry.file->load(core.states.mutex, before, copies, reason);
     if (handle == nullptr && !listed.empty()) {
         const std::lock_guard<std::mutex> guard(core.states.mutex);
         Strings& holders = core.states.state_holders;

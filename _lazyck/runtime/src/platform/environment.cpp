@@ -49,11 +49,6 @@ std::optional<std::string> in_environment(const std::string& variable) {
     return std::nullopt;
 }
 
-std::string without_blanks(const std::string& text) {
-    const std::size_t first = text.find_first_not_of(" \t\r");
-    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 bool is_variable(const std::string& name) {
     return name.rfind(k_prefix, 0) == 0 &&
            name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
