@@ -17,10 +17,9 @@ from _lazyck.prebuild.plan import Failure, Job, Plan
 from _lazyck.prebuild.progress import State
 from _lazyck.prebuild.run import Request, build_on
 from _lazyck.quantities import show_seconds
-from _lazyck.remote.caller import Caller
 from _lazyck.remote.down import ALL, Memory
 from _lazyck.remote.entry_name import EntryName
-from _lazyck.remote.helper import FETCHED
+from _lazyck.remote.helper import FETCHED, Caller
 from _lazyck.remote.tiers import read_times
 
 COMPILER_LOG = "compiler.log"
