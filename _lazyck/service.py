@@ -91,7 +91,7 @@ def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) ->
     began = time.monotonic()
     place = Path.cwd() / _CACHE
     entry = Entry(
-        wanted.blob, wanted.archs, wanted.entry.archs, place / abi.CACHE_VERSION / wanted.entry.name, False,
+        wanted.blob, wanted.archs, wanted.entry.place.archs, place / abi.CACHE_VERSION / wanted.entry.name, False,
         wanted.entry.key_id, wanted.entry.name,
     )  # fmt: skip
     plan = Plan((entry,), (Job(entry, wanted.expected or None),))
@@ -135,10 +135,10 @@ def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None
 
 def _keep_cost(root: Path, wanted: Wanted) -> None:
     """Record in the caller's cache what the compile took, as a guess for the next one."""
-    e = wanted.entry
+    key = wanted.entry.place.cost_key
     with contextlib.suppress(OSError, LazyckError):
-        if took := read_last(root, e.library, e.blob, e.archs):
-            keep_guess(wanted.cache, e.library, e.blob, e.archs, *took)
+        if took := read_last(root, *key):
+            keep_guess(wanted.cache, *key, *took)
 
 
 def parse(words: Sequence[str]) -> Wanted:

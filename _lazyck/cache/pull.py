@@ -69,7 +69,7 @@ class _Puller:
                 else:
                     publish(stage, root, name)
                     e, record = item.entry, self._records[name]
-                    keep_guess(root, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
+                    keep_guess(root, *e.place.cost_key, record.seconds, record.peak_kib)
             return [self._refused(bad[o.done[0]]) if o.done and o.done[0] in bad else o for o in outcomes]
 
     def _ask(self, item: Item) -> Outcome:

@@ -78,7 +78,7 @@ def _send(remote: Remote, item: Item) -> Outcome:
     e = item.entry
     took = None
     with contextlib.suppress(OSError):
-        took = read_last(root_of(item.path), e.library, e.blob, e.archs)
+        took = read_last(root_of(item.path), *e.place.cost_key)
     try:
         # The open file is what is read and signed, even if the directories above the cache are
         # exchanged.

@@ -160,8 +160,8 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
             from _lazyck.costs import keep_guess  # a guess for the blob's next build
 
-            e, record = task.entry, fetched.record
-            keep_guess(task.cache, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
+            record = fetched.record
+            keep_guess(task.cache, *task.entry.place.cost_key, record.seconds, record.peak_kib)
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
@@ -267,10 +267,8 @@ def took(task: Task) -> tuple[float, int]:
     """Return what the compile took, from the cache's record, or zeros if it has none."""
     from _lazyck.costs import read_last
 
-    e = task.entry
     with contextlib.suppress(OSError):
-        if found := read_last(task.cache, e.library, e.blob, e.archs):
-            return found
+        return read_last(task.cache, *task.entry.place.cost_key) or (0.0, 0)
     return 0.0, 0
 
 

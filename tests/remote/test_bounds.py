@@ -467,7 +467,7 @@ def test_what_is_no_file_where_compiles_are_recorded_or_published_is_not_read(wh
     (tmp_path / "shared").mkdir()
     host = Host(tmp_path / "1", f"{tmp_path}/shared|trusted")
     (host.cache / ".costs").mkdir()
-    put_there(what, host.cache / ".costs" / ENTRY.library)
+    put_there(what, host.cache / ".costs" / ENTRY.place.library)
     runtime = host.miss()
     assert runtime.verdict() == "compile"
     host.make(runtime)
