@@ -28,8 +28,7 @@ from _lazyck.errors import CommandError, ToolchainError
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a finished command. `status` is its exit status, or negative the signal that
-    killed it."""
+    """The result of a command. `status` is its exit status, or minus the signal's number."""
 
     status: int
     stdout: str
@@ -37,8 +36,7 @@ class Result:
 
 
 def search_path(env: Mapping[str, str] | None = None) -> list[str]:
-    """Return the directories in which programs are looked up: the absolute parts of PATH. Without
-    `env` it is the PATH of this process."""
+    """Return the directories in which programs are looked up: the absolute parts of PATH."""
     parts = (environment() if env is None else env).get("PATH", os.defpath).split(os.pathsep)
     return [part for part in parts if os.path.isabs(part)]
 
@@ -64,8 +62,7 @@ def anchored(env: Mapping[str, str], cwd: str | Path | None = None) -> dict[str,
 
 
 def _own(argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
-    """Return the words and the environment of a command that lazyck starts for itself. Raises
-    `FileNotFoundError`."""
+    """Return words and environment of a command that lazyck needs. Raises `FileNotFoundError`."""
     full = environment() if env is None else dict(env)
     if "PATH" in full:
         # An empty PATH would mean the working directory.
@@ -84,11 +81,8 @@ def run(
     stdin: str | None = None,
     timeout: float | None = None,
 ) -> Result:
-    """Run `argv` to its end and return the result. A non-zero status is not an error here.
-
-    Raises `ToolchainError` if the program cannot be started, or if it takes longer than `timeout`
-    seconds.
-    """
+    """Run `argv` to its end. A non-zero status is not an error. Raises `ToolchainError` if the
+    program cannot be started, or takes longer than `timeout` seconds."""
     try:
         words, full = _own(argv, env)
         done = subprocess.run(
@@ -122,8 +116,7 @@ def check(
     env: Mapping[str, str] | None = None,
     hint: str = "",
 ) -> Result:
-    """Run `argv` as `run` does. A non-zero status raises `CommandError`, whose message starts with
-    `what`."""
+    """Run as `run` does. A non-zero status raises `CommandError`, which begins with `what`."""
     result = run(argv, cwd=cwd, env=env)
     if result.status != 0:
         raise CommandError(what, argv, result.status, result.stdout + result.stderr, hint)
@@ -141,8 +134,7 @@ def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapp
 
 
 def end_interrupted() -> NoReturn:
-    """End the process silently, as Ctrl-C ends a program without a handler. Whoever started it
-    reports the interruption."""
+    """End as Ctrl-C ends a program without a handler: whoever started this process reports it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.raise_signal(signal.SIGINT)
     raise AssertionError("SIGINT is blocked")
@@ -197,32 +189,24 @@ def _cannot_start(argv: Sequence[str], e: OSError, hint: str) -> ToolchainError:
     return ToolchainError(f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", hint)
 
 
-class Conversation:
+class Conversation(subprocess.Popen[bytes]):
     """A program with which we talk through its standard input and output, in a session of its own.
     Its stderr is discarded. Raises `OSError` if it cannot be started."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         words, variables = _own(argv, None)
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
+        super().__init__(
             words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=variables, start_new_session=True
         )
-        assert self._process.stdin and self._process.stdout
-        self.input, self.output = self._process.stdin, self._process.stdout
-
-    def is_running(self) -> bool:
-        """Return whether the program is still running."""
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """Kill the program. May be called while another thread reads."""
-        self._process.kill()
+        assert self.stdin and self.stdout
+        self.input, self.output = self.stdin, self.stdout
 
     def close(self) -> None:
         """Kill the program and close its pipes."""
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
+            self.wait(1)
         for pipe in (self.input, self.output):
             with contextlib.suppress(OSError):
                 pipe.close()

@@ -1,5 +1,4 @@
-"""Have one entry compiled elsewhere, for a library that waits for it: a plan of one job, on the
-cluster or compile service that LAZYCK_REMOTE_COMPILE names."""
+"""Have one entry compiled by what LAZYCK_REMOTE_COMPILE names, for a library that waits for it."""
 
 import contextlib
 import shutil
@@ -13,7 +12,7 @@ from _lazyck.costs import keep_guess, read_last
 from _lazyck.errors import LazyckError
 from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild.entries import Entry
-from _lazyck.prebuild.plan import Failure, Job, Plan
+from _lazyck.prebuild.plan import Job, Plan
 from _lazyck.prebuild.progress import State
 from _lazyck.prebuild.run import Request, build_on
 from _lazyck.quantities import show_seconds
@@ -109,14 +108,10 @@ def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) ->
         caller.say("miss")
         return
     if failure:
-        _tell_failure(failure, caller)
+        shutil.move(failure.log, COMPILER_LOG)
+        caller.say("failed", "final" if failure.is_final else "passing", failure.error)
     else:
         _hand_over(entry, wanted, label, caller)
-
-
-def _tell_failure(failure: Failure, caller: Caller) -> None:
-    shutil.move(failure.log, COMPILER_LOG)
-    caller.say("failed", "final" if failure.is_final else "passing", failure.error)
 
 
 def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None:
@@ -127,18 +122,13 @@ def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None
     entry.path.rename(FETCHED)
     caller.say("hit", label, str(size))
     word, _ = caller.hear()
-    if word == "kept":
-        _keep_cost(entry.root, wanted)
-    else:
+    if word != "kept":
         caller.say("miss")
-
-
-def _keep_cost(root: Path, wanted: Wanted) -> None:
-    """Record in the caller's cache what the compile took, as a guess for the next one."""
+        return
     key = wanted.entry.place.cost_key
     with contextlib.suppress(OSError, LazyckError):
-        if took := read_last(root, *key):
-            keep_guess(wanted.cache, *key, *took)
+        if took := read_last(entry.root, *key):
+            keep_guess(wanted.cache, *key, *took)  # for the caller's next compile
 
 
 def parse(words: Sequence[str]) -> Wanted:

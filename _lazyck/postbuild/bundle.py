@@ -20,7 +20,8 @@ from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.files import digest, encode
 from _lazyck.manifest import Manifest, Recipe
 from _lazyck.manifest import encode as encode_manifest
-from _lazyck.postbuild.includes import depends_on_place, with_relative_includes
+from _lazyck.postbuild.cxx.includes import depends_on_place, with_relative_includes
+from _lazyck.postbuild.state import commit, staging
 from _lazyck.tarball import EPOCH, EPOCH_VARIABLE, write_tarball
 from _lazyck.toolchains.base import Toolchain
 
@@ -45,17 +46,13 @@ _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Places:
-    """Says which directories are the toolchain's or the system's, and which shim home stands for
-    which real one.
-
-    `held` names every file of the bundle and every directory above one, down from `prefix`.
-    """
+    """Says which directories are a toolchain's or the system's, and which home shims stand for."""
 
     home: str
     shim_homes: Mapping[str, str]
     library: str
     prefix: str = "/"
-    held: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()  # every file of the bundle, and every directory above one, down from `prefix`
 
     @cached_property
     def _foreign(self) -> tuple[str, ...]:
@@ -150,9 +147,7 @@ def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Plac
     out: list[str] = []
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options and item.value:
-            place = places.header_word(absolute(item.value, cwd))
-            lead = item.words[0][: len(item.words[0]) - len(item.value)]
-            out += [item.words[0], place] if len(item.words) == 2 else [lead + place]
+            out += item.with_value(places.header_word(absolute(item.value, cwd)))
         else:
             out += [places.word(w) if w.startswith("/") else _map_inside(w, places) for w in item.words]
     return out
@@ -295,8 +290,7 @@ def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str
 
 
 def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[bytes, int]:
-    """Lay out the bundle of a library at `root`. `files` maps a place in the bundle to the file
-    that goes there.
+    """Lay out the bundle of a library at `root`. `files` maps a place to the file that goes there.
 
     The file `contents` has the digest of each file, for the runtime
     (runtime/src/bundle/contents.cpp has the grammar), and the manifest has the digest of that list.
@@ -305,8 +299,8 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
     """
     library = manifest.library
     own = root / library
-    if own.exists():
-        shutil.rmtree(own)
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(parents=True)
     made: set[str] = set()
     where = {source: place for place, source in files.items()}
     apart = Apart()
@@ -326,7 +320,6 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
             os.chmod(target, 0o755)
         size += len(data)
         contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))
-    own.mkdir(parents=True, exist_ok=True)
     listing = b"".join(record + b"\0" for record in contents)
     encoded = encode_manifest(replace(manifest, contents=hashlib.sha256(listing).hexdigest()))
     (own / "contents").write_bytes(listing)
@@ -354,24 +347,16 @@ class Apart:
 
 
 def deploy(own: Path, target: Path) -> None:
-    """Put a copy of `own`, the part of a bundle that is one library's, at `target`, in the place of
-    an older one.
+    """Put a copy of `own`, one library's part of a bundle, at `target`, in place of an older one.
 
     The copy is to be shipped, so its thousands of sources and headers are one file: a wheel or a
     layer of an image compresses each file by itself, and installing many small ones takes long. The
     runtime unpacks it (runtime/src/store/sources.cpp).
     """
-    temporary = target.with_name(f".{target.name}.new")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    temporary = staging(target, ".")
     shutil.copy2(own / "manifest", temporary / "manifest")
     files = sorted(p for p in (own / "tree").rglob("*") if p.is_file())
     with (temporary / abi.BUNDLE_ARCHIVE).open("wb") as out:
         # `contents` comes last: where it is, all other files are.
         write_tarball(out, ((f"{own.name}/{p.relative_to(own).as_posix()}", p) for p in [*files, own / "contents"]))
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    temporary.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    commit(temporary, target)

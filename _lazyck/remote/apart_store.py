@@ -100,7 +100,7 @@ class _Child(Conversation):
 
     def release(self) -> None:
         """Make the process idle if it has answered completely, else end it."""
-        if not self._is_busy and self.is_running():
+        if not self._is_busy and self.poll() is None:
             with self._lock:
                 self._idle.append(self)
             return

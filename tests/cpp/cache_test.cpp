@@ -115,11 +115,8 @@ TEST_CASE("what a compile needs is made private, and found again") {
     const Scratch scratch;
     Cache cache(scratch / "cache");
     const EntryKey key = some_key();
-    CHECK(!cache.find_directory(key));
     CHECK(!cache.open_directory(key));
     cache.make_directories_for(key);
-    CHECK(cache.find_directory(key));
-    CHECK(cache.find_directory(key));
     for (const char* name : {"", "/.locks", "/.staging", "/.costs", "/.history", "/.slots"}) {
         struct stat st = {};
         REQUIRE(stat((cache.root() + name).c_str(), &st) == 0);
@@ -144,9 +141,16 @@ TEST_CASE("a directory that others can write is refused, wherever it is on the w
         maker.make_directories_for(key);
         REQUIRE(chmod((maker.root() + place).c_str(), 0777) == 0);
         Cache cache(maker.root());
-        CHECK(has(message_of([&] { cache.find_directory(key); }), maker.root()));
         CHECK(has(message_of([&] { cache.open_directory(key); }), maker.root()));
         CHECK(has(message_of([&] { cache.make_directories_for(key); }), maker.root()));
+        const std::string moved = scratch / "moved";
+        REQUIRE(rename((maker.root() + place).c_str(), moved.c_str()) == 0);
+        CHECK(!cache.open_directory(key));
+        REQUIRE(symlink(moved.c_str(), (maker.root() + place).c_str()) == 0);
+        CHECK(has(message_of([&] { cache.open_directory(key); }), "it is a symbolic link"));
+        REQUIRE(unlink((maker.root() + place).c_str()) == 0);
+        unit::write_file(maker.root() + place, "file");
+        CHECK(has(message_of([&] { cache.open_directory(key); }), "it is not a directory"));
     }
 }
 

@@ -1,4 +1,4 @@
-#include "compile/private_names.h"
+#include "store/private_names.h"
 
 #include <elf.h>
 

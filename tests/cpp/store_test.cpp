@@ -25,7 +25,7 @@ class OneStore {
     }
     // Puts the entry of a blob where another process would publish it.
     void publish_entry(std::uint32_t blob, const char* library) {
-        const EntryKey key = store->shop.lookup.key_of(manifest, manifest.blob(blob), archs);
+        const EntryKey key = store->key_of({manifest, blob}, archs);
         Cache other(config.cache_dir);
         other.make_directories_for(key);
         unit::write_file(other.entry_path(key), made_file(library));
@@ -48,54 +48,54 @@ BlobRow row_of(const char* kernel) { return {"blob", "source", "digest", 0, 0, 0
 
 TEST_CASE("what another process publishes between a miss and the lock is taken, not compiled") {
     OneStore one;
-    REQUIRE(!one.store->find(one.manifest, 0, one.archs));
+    REQUIRE(!one.store->find({one.manifest, 0}, one.archs));
     one.publish_entry(0, "library.so");
     // The sources are not there, so that a compile would fail.
-    const Entry entry = one.store->make(one.manifest, 0, one.archs);
+    const Entry entry = one.store->make({one.manifest, 0}, one.archs);
     CHECK(entry.origin == "cache");
     CHECK(entry.functions.size() == 2);
-    CHECK(one.store->shop.counters.compiles == 0);
-    CHECK(one.store->shop.counters.misses == 1);
-    CHECK(one.store->shop.counters.failures == 0);
+    CHECK(one.store->counters.compiles == 0);
+    CHECK(one.store->counters.misses == 1);
+    CHECK(one.store->counters.failures == 0);
 }
 
 TEST_CASE("without such an entry a miss goes on to the compile") {
     OneStore one;
-    CHECK(has(message_of([&] { one.store->make(one.manifest, 0, one.archs); }), "plain"));
+    CHECK(has(message_of([&] { one.store->make({one.manifest, 0}, one.archs); }), "plain"));
 }
 
 TEST_CASE("what is cached is found and counted") {
     OneStore one;
     std::string path;
-    CHECK(!one.store->is_cached(one.manifest, 0, one.archs, path));
+    CHECK(!one.store->is_cached({one.manifest, 0}, one.archs, path));
     one.publish_entry(0, "library.so");
-    CHECK(one.store->is_cached(one.manifest, 0, one.archs, path));
+    CHECK(one.store->is_cached({one.manifest, 0}, one.archs, path));
     CHECK(is_file(path));
-    const auto found = one.store->find(one.manifest, 0, one.archs);
+    const auto found = one.store->find({one.manifest, 0}, one.archs);
     REQUIRE(found);
     CHECK(found->origin == "cache");
-    CHECK(one.store->shop.counters.hits == 1);
-    CHECK(one.store->obtain(one.manifest, 0, one.archs).path == path);
-    CHECK(one.store->shop.counters.misses == 0);
+    CHECK(one.store->counters.hits == 1);
+    CHECK(one.store->obtain({one.manifest, 0}, one.archs).path == path);
+    CHECK(one.store->counters.misses == 0);
 }
 
 TEST_CASE("a damaged entry is a miss, and is moved aside before the compile") {
     OneStore one;
     one.publish_entry(0, "library.so");
     std::string path;
-    REQUIRE(one.store->is_cached(one.manifest, 0, one.archs, path));
+    REQUIRE(one.store->is_cached({one.manifest, 0}, one.archs, path));
     unit::write_file(path, "damaged");
-    CHECK(!one.store->find(one.manifest, 0, one.archs));
-    message_of([&] { one.store->make(one.manifest, 0, one.archs); });
+    CHECK(!one.store->find({one.manifest, 0}, one.archs));
+    message_of([&] { one.store->make({one.manifest, 0}, one.archs); });
     CHECK(!is_file(path));
-    CHECK(one.store->shop.counters.damaged == 1);
+    CHECK(one.store->counters.damaged == 1);
 }
 
 TEST_CASE("a key takes its parts from manifest, settings and device") {
     OneStore one;
     one.config.salt = "salt";
     const Store store(one.config, {});
-    const EntryKey key = store.shop.lookup.key_of(one.manifest, one.manifest.blob(0), {"90"});
+    const EntryKey key = store.key_of({one.manifest, 0}, {"90"});
     CHECK(key.library == "demo");
     CHECK(key.blob == "plain");
     CHECK(key.digest == std::string(64, 'a'));
@@ -108,8 +108,8 @@ TEST_CASE("a key takes its parts from manifest, settings and device") {
 
 TEST_CASE("a compile that is forbidden says what forbids it and what builds the entry") {
     OneStore one;
-    one.store->shop.jit.forbid(true);
-    const std::string said = message_of([&] { one.store->make(one.manifest, 0, one.archs); });
+    one.store->jit.forbid(true);
+    const std::string said = message_of([&] { one.store->make({one.manifest, 0}, one.archs); });
     CHECK(has(said, "lazyck_forbid_jit"));
     CHECK(has(said, "is missing"));
     CHECK(has(said, "lazyck prebuild build"));
@@ -228,10 +228,10 @@ TEST_CASE("the name of a cache is the user's, else the library's") {
     one.config.cache_dir = "";
     one.config.caches = one.scratch.path();
     std::string path;
-    Store(one.config, {}).is_cached(one.manifest, 0, one.archs, path);
+    Store(one.config, {}).is_cached({one.manifest, 0}, one.archs, path);
     CHECK(path.rfind(one.scratch / "shelf/", 0) == 0);
     one.config.name = "mine";
-    Store(one.config, {}).is_cached(one.manifest, 0, one.archs, path);
+    Store(one.config, {}).is_cached({one.manifest, 0}, one.archs, path);
     CHECK(path.rfind(one.scratch / "mine/", 0) == 0);
 }
 

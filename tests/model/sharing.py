@@ -19,7 +19,7 @@ from .state import State, World
 from .step import Next, blob_lock, is_whole, step
 
 
-@step("store/lookup.cpp find", "look")
+@step("store/store.cpp find", "look")
 def look(w: World, s: State, t: int) -> Next:
     """Looks up the entry without a lock (look_up_entry). A whole entry is a hit."""
     if is_whole(w, s, t):
@@ -121,7 +121,7 @@ def put_after_all(w: World, s: State, t: int) -> Next:
     yield "shows the sources", move(drop(s._replace(is_unpacked=True), t, "bundle"), t, "take_job")
 
 
-@step("store/permits.cpp acquire")
+@step("store/permits.cpp HeldPermit")
 def take_job(w: World, s: State, t: int) -> Next:
     """Takes one of the process's own permits (JobPermits)."""
     free = process_of(w, s, t).jobs
@@ -224,7 +224,7 @@ def stage(w: World, s: State, t: int) -> Next:
     yield "starts the compiler", s
 
 
-@step("compile/compile.cpp run_step")
+@step("store/compile.cpp run_step")
 def run_compiler(w: World, s: State, t: int) -> Next:
     """Waits for the compiler, which leaves a library in the staging directory. The compiler's
     failure is a fault."""
@@ -263,7 +263,7 @@ def fill(w: World, s: State, t: int) -> Next:
     yield "has written the entry", move(s._replace(entries=entries), t, "free_permit", has="entry")
 
 
-@step("store/permits.cpp release", "unlock slot")
+@step("store/permits.cpp ~HeldPermit", "unlock slot")
 def free_permit(w: World, s: State, t: int) -> Next:
     """Ends HostPermit and HeldPermit, so that another compile may begin."""
     me, process = s.threads[t], process_of(w, s, t)

@@ -32,17 +32,16 @@ from _lazyck.runtime.objects import SOURCES  # noqa: E402
 DECIDING = (
     "base/failure.cpp",
     "base/hash.cpp",
-    "base/numbers.cpp",
     "base/text.cpp",
     "bundle/arch.cpp",
     "bundle/manifest_view.cpp",
     "cache/cache.cpp",
     "cache/costs.cpp",
     "cache/entry.cpp",
-    "compile/private_names.cpp",
     "platform/config.cpp",
     "store/jit_policy.cpp",
     "store/permits.cpp",
+    "store/private_names.cpp",
 )
 CLANG = "clang++-19"
 _SEED = 22

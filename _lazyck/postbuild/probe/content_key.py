@@ -1,5 +1,4 @@
-"""Computes keys of blobs by content: two blobs with one key compile alike, whichever link they are
-in.
+"""Computes keys of blobs by content: two blobs with one key compile alike, whatever their links.
 
 A key covers the compiler, the flags, the source, its own preprocessed text, and the path and
 content of every header that it can reach. A new header that is found earlier on the include path
@@ -16,7 +15,7 @@ from _lazyck.command import CompileCommand
 from _lazyck.errors import LazyckError
 from _lazyck.files import digest, encode
 from _lazyck.postbuild.bundle import SYSTEM_DIRS, Contents, inside
-from _lazyck.postbuild.probe.header_reach import HeaderReach
+from _lazyck.postbuild.cxx.includes import HeaderReach
 from _lazyck.postbuild.store import code_version
 from _lazyck.toolchains import Toolchain
 from _lazyck.toolchains.base import compiler_identity

@@ -1,13 +1,11 @@
-#include "reach.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "source_text.h"
 #include "text.h"
-#include "tokens.h"
 
 namespace lazyck::units {
 
@@ -43,6 +41,12 @@ constexpr std::string_view k_always[] = {
     "partial_ordering",
 };
 
+// A part of a text that is left out, and its replacement.
+struct Cut {
+    std::size_t begin = 0, end = 0;
+    std::string_view instead;
+};
+
 // Calls `f` with each word of `text` that may be a name, except for `own`, which `text` declares.
 template <class F>
 void for_each_word(std::string_view text, std::string_view own, const F& f) {
@@ -64,12 +68,6 @@ void for_each_word(std::string_view text, std::string_view own, const F& f) {
             f(token.text);
         }
     }
-}
-
-// Whether the function is called by the name of its class, as constructors are, or by no name at
-// all.
-bool is_called_without_name(const Definition& d, const Declared& around) {
-    return has(k_always, d.name) || has(around.names, d.name);
 }
 
 // Finds the declarations, and the functions of classes, that mention each name.
@@ -111,7 +109,8 @@ class Mentions {
                 const bool is_function = user >= declarations;
                 const Definition* const function = is_function ? &m_found.functions[user - declarations] : nullptr;
                 const Declared& around = m_found.all[is_function ? function->declaration : user];
-                if (is_function && !is_called_without_name(*function, around)) {
+                // Constructors are called by the name of their class, and some functions by none.
+                if (is_function && !has(k_always, function->name) && !has(around.names, function->name)) {
                     add_name(function->name);
                     continue;
                 }
@@ -291,28 +290,64 @@ void add_with_pragmas(std::string_view text, std::size_t begin, std::size_t end,
         if (last == std::string_view::npos) break;
         const std::size_t line = text.rfind('\n', last) + 1;  // 0 on the first line
         const std::string_view said = text.substr(line, last + 1 - line);
-        if (said.substr(0, 30) == "#pragma nv_exec_check_disable" || said.substr(0, 26) == "#pragma hd_warning_disable")
+        if (begins_with(said, "#pragma nv_exec_check_disable") || begins_with(said, "#pragma hd_warning_disable"))
             cuts.push_back({line, last + 1, " "});
-        else if (said.substr(0, 2) != "# ")
+        else if (!begins_with(said, "# "))
             break;
         at = line;
     }
     std::reverse(cuts.begin() + static_cast<std::ptrdiff_t>(first), cuts.end());
 }
 
+// Adds the cut of a function's body, if there is one.
+void add_replaced(const Definition& d, const Replacement& replacement, std::vector<Cut>& cuts) {
+    const std::string_view instead = replacement(d);
+    const bool has_no_head = instead == ";" && d.is_qualified && !d.is_specialization;
+    if (!instead.empty()) cuts.push_back({has_no_head ? d.begin : d.body, d.end, instead});
+}
+
+std::vector<Cut> cuts_of(const Definitions& found, const Replacement& replacement) {
+    std::vector<Cut> cuts;
+    for (const Definition& d : found.functions) add_replaced(d, replacement, cuts);
+    return cuts;
+}
+
+// Returns `text` without `cuts`, which are in the text's order.
+std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts) {
+    std::string out;
+    out.reserve(text.size());
+    std::size_t at = 0;
+    for (const Cut& cut : cuts) {
+        out += text.substr(at, cut.begin - at);
+        out += cut.instead;
+        const std::string_view gone = text.substr(cut.begin, cut.end - cut.begin);
+        // Line markers in the cut are dropped. The lines that follow count from the last of them,
+        // so it is repeated.
+        const std::size_t marker = gone.rfind("\n# ");
+        std::size_t counted = 0;
+        if (marker != std::string_view::npos) {
+            out += gone.substr(marker, gone.find('\n', marker + 1) - marker);
+            counted = marker + 1;
+        }
+        out.append(
+            static_cast<std::size_t>(std::count(gone.begin() + static_cast<std::ptrdiff_t>(counted), gone.end(), '\n')),
+            '\n');
+        at = cut.end;
+    }
+    out += text.substr(at);
+    return out;
+}
+
 }  // namespace
 
-Parts that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names) {
-    return Mentions(text, found).reach(std::move(names));
+std::string with_replacements(std::string_view text, const Definitions& found, const Replacement& replacement) {
+    return with_cuts(text, cuts_of(found, replacement));
 }
 
-Parts used_by(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
-              const std::vector<bool>& roots, std::string_view more) {
-    return Users(text, found, cuts).find(roots, more);
-}
-
-std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, const Parts& used,
-                              const std::function<std::string_view(const Definition&)>& replacement) {
+std::string with_needed_parts(std::string_view text, const Definitions& found, const Replacement& replacement,
+                              const std::vector<bool>& roots, std::string_view more) {
+    const std::vector<Cut> replaced = cuts_of(found, replacement);
+    const Parts used = Users(text, found, replaced).find(roots, more);
     std::vector<Cut> cuts;
     std::size_t next = 0;
     const auto add_functions_before = [&](std::size_t end) {
@@ -321,8 +356,8 @@ std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, c
             if (!used.declarations[d.declaration]) continue;
             if (d.is_optional && !used.functions[next])
                 add_with_pragmas(text, d.begin, d.end, cuts);
-            else if (const std::string_view instead = replacement(d); !instead.empty())
-                cuts.push_back({d.body, d.end, instead});
+            else
+                add_replaced(d, replacement, cuts);
         }
     };
     for (std::size_t i = 0; i < found.all.size(); ++i) {
@@ -331,7 +366,11 @@ std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, c
         add_with_pragmas(text, found.all[i].begin, found.all[i].end, cuts);
     }
     add_functions_before(text.size());
-    return cuts;
+    return with_cuts(text, cuts);
+}
+
+Parts that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names) {
+    return Mentions(text, found).reach(std::move(names));
 }
 
 }  // namespace lazyck::units

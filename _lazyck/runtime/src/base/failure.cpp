@@ -59,14 +59,9 @@ constexpr PlaceSign k_signs_of_place[] = {
 constexpr int k_passed_on = 128;
 constexpr int k_passed_on_signals[] = {1, 2, 7, 9, 14, 15, 24, 25};
 
-constexpr char k_undefined[] = "undefined symbol: ";
+constexpr std::size_t k_longest_error_line = 500;
 
-std::string lower(std::string text) {
-    for (char& c : text) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return text;
-}
+constexpr char k_undefined[] = "undefined symbol: ";
 
 template <class IsMeant>
 bool says(const std::string& output, IsMeant is_meant) {
@@ -114,6 +109,18 @@ int place_error_in(const std::string& output) {
         if (text.find(sign.text) != std::string::npos) return sign.error;
     }
     return 0;
+}
+
+std::string first_error(const std::string& output) {
+    std::string last = "the compiler said nothing";
+    for (const std::string& line : split(output, "\n")) {
+        const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
+        if (has("collect2: error") || has("linker command failed")) continue;
+        if (has("error:") || has("error ") || has("Error") || has("undefined reference") || has("undefined symbol"))
+            return line.substr(0, k_longest_error_line);
+        if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+    }
+    return last.substr(0, k_longest_error_line);
 }
 
 std::string host_name() {

@@ -71,6 +71,10 @@ bool is_of_memory(const CommandEnd& end);
 // compiler's, complains about, or 0.
 int place_error_in(const std::string& output);
 
+// Returns the line of a compiler's output that tells a reader what is wrong. The driver's own
+// complaint about its linker does not.
+std::string first_error(const std::string& output);
+
 // Returns the name of the host, for messages.
 std::string host_name();
 

@@ -20,23 +20,6 @@ namespace lazyck::rt {
 
 namespace {
 
-// Returns whether `path` exists. Throws if it is anything but a directory that only we (or root)
-// can write.
-bool check_directory(const std::string& path) {
-    struct stat st;
-    // Nothing can be loaded from a directory that cannot be reached.
-    if (lstat(path.c_str(), &st) != 0) return false;
-    check_trusted(path, st);
-    return true;
-}
-
-void make_private(const std::string& path) {
-    if (const int error = make_directories(path)) {
-        fail_system("cannot make the cache directory '" + path + "' (" LAZYCK_ENV_CACHE_DIR " names another)", error);
-    }
-    if (!check_directory(path)) fail_system("the cache directory '" + path + "'", ENOENT);
-}
-
 // Throws if `path` cannot be written: an existing directory may be on a read-only file system, or
 // belong to root.
 void check_can_write(const std::string& path) {
@@ -122,7 +105,6 @@ UniqueFd Cache::open_directory(const EntryKey& key) {
     }
     UniqueFd fd = open_trusted(known.path, LAZYCK_DEPTH_OF_ENTRIES - 1, O_PATH | O_DIRECTORY);
     if (!fd || fstat(fd.get(), &st) != 0) return UniqueFd();
-    check_trusted(known.path, st);
     const std::lock_guard<std::mutex> guard(m_mutex);
     Leaf& leaf = leaf_of(key);
     leaf.device = st.st_dev;
@@ -161,32 +143,14 @@ ByKernel Cache::by_kernel(const std::string& library, const std::string& blob) c
 
 std::string Cache::permits_dir() const { return m_root + "/" LAZYCK_CACHE_SLOTS "/" + safe_name(host_name()); }
 
-bool Cache::is_trusted(const std::string& path) {
-    {
-        const std::lock_guard<std::mutex> guard(m_mutex);
-        if (m_trusted.count(path) != 0) return true;
-    }
-    if (!check_directory(path)) return false;
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    m_trusted.insert(path);
-    return true;
-}
-
-bool Cache::find_directory(const EntryKey& key) {
-    for (const std::string& path : directories(key)) {
-        if (!is_trusted(path)) return false;
-    }
-    return true;
-}
-
 void Cache::make_directories_for(const EntryKey& key) {
     const Strings all = directories(key);
     const std::string locks = m_root + "/" LAZYCK_CACHE_LOCKS, staging = m_root + "/" LAZYCK_CACHE_STAGING,
                       slots = m_root + "/" LAZYCK_CACHE_SLOTS;
-    for (const std::string& path : all) make_private(path);
+    for (const std::string& path : all) prepare_cache_root(path);
     for (const std::string& path :
          {locks, staging, m_root + "/" LAZYCK_CACHE_COSTS, m_root + "/" LAZYCK_CACHE_HISTORY, slots, permits_dir()}) {
-        make_private(path);
+        prepare_cache_root(path);
     }
     for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);
     if (!m_is_cleaned.exchange(true)) remove_left_over(open_trusted_directory(staging, k_depth_of_staging - 1).get());
@@ -195,7 +159,7 @@ void Cache::make_directories_for(const EntryKey& key) {
 std::string Cache::make_own_directory(const char* name) {
     const std::string made = m_root + "/" + name;
     for (const std::string& path : {m_root, m_root + "/" LAZYCK_CACHE_LOCKS, m_root + "/" LAZYCK_CACHE_STAGING, made})
-        make_private(path);
+        prepare_cache_root(path);
     return made;
 }
 
@@ -205,6 +169,13 @@ void publish(int directory, const char* name, const std::string& path) {
     fail_system("cannot publish '" + path + "'", errno);
 }
 
-void prepare_cache_root(const std::string& path) { make_private(path); }
+void prepare_cache_root(const std::string& path) {
+    if (const int error = make_directories(path)) {
+        fail_system("cannot make the cache directory '" + path + "' (" LAZYCK_ENV_CACHE_DIR " names another)", error);
+    }
+    struct stat st;
+    if (lstat(path.c_str(), &st) != 0) fail_system("the cache directory '" + path + "'", errno);
+    check_trusted(path, st);
+}
 
 }  // namespace lazyck::rt

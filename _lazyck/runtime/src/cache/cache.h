@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -58,7 +57,8 @@ class Cache {
     std::string note_path(const EntryKey& key);
     // Opens the directory of the entry, to look into it. The directories on the way are checked, as
     // by `open_trusted`, only until the entry's directory was found good once; later it is opened
-    // by its path. Returns an empty descriptor and sets errno like open(2). Throws CompileError.
+    // by its path. Returns an empty descriptor and sets errno like open(2). Throws CompileError if
+    // others could write to any of these directories: code from there would be loaded and run.
     UniqueFd open_directory(const EntryKey& key);
     // Returns the file name of the entry in that directory.
     static std::string file_name(const EntryKey& key);
@@ -74,10 +74,6 @@ class Cache {
     ByKernel by_kernel(const std::string& library, const std::string& blob) const;
     // Returns the directory of this host's job permits.
     std::string permits_dir() const;
-
-    // Returns whether the entry's directory exists. Throws CompileError if others could write to
-    // any directory on the way: code from there would be loaded and run.
-    bool find_directory(const EntryKey& key);
 
     // Makes the directory `name` below the root, and those for locks and staging. Returns its path.
     // Throws CompileError.
@@ -100,13 +96,11 @@ class Cache {
     static std::string leaf_name(const EntryKey& key);
     // The caller must hold m_mutex.
     Leaf& leaf_of(const EntryKey& key);
-    bool is_trusted(const std::string& path);
 
     std::string m_root;
     const bool m_is_tier = false;
     const std::string m_notes;  // where the notes of a tier are kept
     std::mutex m_mutex;
-    std::set<std::string> m_trusted;  // directories that were found good before
     std::vector<Leaf> m_leaves;
     std::atomic<bool> m_is_cleaned{false};  // leftovers of killed processes were removed
 };

@@ -44,7 +44,7 @@ std::string first_line_of(const std::exception& e) {
 
 Caches::Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers,
                std::function<std::vector<Pack>()> find_packs)
-    : m_name(std::move(name)), m_find_packs(std::move(find_packs)) {
+    : m_name(std::move(name)), m_find_packs(std::move(find_packs)), m_places(m_name) {
     std::string root = given;
     if (root.empty()) {
         try {
@@ -89,8 +89,8 @@ std::vector<std::shared_ptr<Cache>> Caches::to_read() {
     const std::lock_guard<std::mutex> guard(m_mutex);
     std::vector<std::shared_ptr<Cache>> all = m_used;
     // A private place may hold what was compiled before the user's own place was tried again.
-    for (const Private& place : m_private) {
-        if (std::find(all.begin(), all.end(), place.cache) == all.end()) all.push_back(place.cache);
+    for (const auto& cache : m_private) {
+        if (std::find(all.begin(), all.end(), cache) == all.end()) all.push_back(cache);
     }
     all.insert(all.end(), m_tiers.begin(), m_tiers.end());
     return all;
@@ -119,8 +119,7 @@ void Caches::pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure&
              {reason.blob(), reason.log(), reason.command()});
     }
     m_used.push_back(next);
-    const bool is_private =
-        std::any_of(m_private.begin(), m_private.end(), [&](const Private& each) { return each.cache == next; });
+    const bool is_private = std::find(m_private.begin(), m_private.end(), next) != m_private.end();
     say(Level::warn, "cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
                          "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
                          (is_private ? ", which others do not see" : "") + "; to keep them, fix that or " + k_remedy);
@@ -133,7 +132,7 @@ void Caches::forget_bad_places() {
 
 void Caches::close() {
     const std::lock_guard<std::mutex> guard(m_mutex);
-    for (Private& each : m_private) remove_private_place(each.place);
+    m_places.close();
 }
 
 void Caches::begin_again() {
@@ -143,7 +142,7 @@ void Caches::begin_again() {
 }
 
 std::shared_ptr<Cache> Caches::next_stand_in() {
-    const Strings parents = private_parents();
+    const Strings parents = PrivatePlaces::parents();
     if (m_next == 0) {
         ++m_next;
         if (const auto session = session_cache(m_name)) return session;
@@ -152,22 +151,14 @@ std::shared_ptr<Cache> Caches::next_stand_in() {
         const std::string& parent = parents[m_next - 1];
         ++m_next;
         if (m_next > 2 && parent == parents[0]) continue;
-        if (const auto found = private_below(parent)) return found;
+        const std::string root = m_places.below(parent);
+        if (root.empty()) continue;
+        for (const auto& cache : m_private) {
+            if (cache->root() == root) return cache;
+        }
+        return m_private.emplace_back(std::make_shared<Cache>(root));
     }
     return nullptr;
-}
-
-std::shared_ptr<Cache> Caches::private_below(const std::string& parent) {
-    for (const Private& each : m_private) {
-        if (each.place.parent == parent) return each.cache;
-    }
-    const UniqueFd directory = open_private_parent(parent);
-    if (!directory) return nullptr;
-    std::optional<PrivatePlace> place = make_private_place(directory.get(), parent, m_name);
-    if (!place) return nullptr;
-    const auto cache = std::make_shared<Cache>(place->root);
-    m_private.push_back({std::move(*place), cache});
-    return cache;
 }
 
 }  // namespace lazyck::rt

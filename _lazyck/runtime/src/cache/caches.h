@@ -59,13 +59,7 @@ class Caches {
     void close();
 
  private:
-    struct Private {
-        PrivatePlace place;
-        std::shared_ptr<Cache> cache;
-    };
-
     std::shared_ptr<Cache> next_stand_in();
-    std::shared_ptr<Cache> private_below(const std::string& parent);
     void begin_again();
 
     std::string m_name;
@@ -77,8 +71,9 @@ class Caches {
     std::optional<std::vector<Pack>> m_packs;  // empty: not searched for yet
     std::vector<std::shared_ptr<Cache>> m_packed;
     std::vector<std::shared_ptr<Cache>> m_used;  // the last one is written; empty only without m_own
-    std::vector<Private> m_private;              // of this process alone, for all of its life
-    std::size_t m_next = 0;                      // the next stand-in
+    PrivatePlaces m_places;
+    std::vector<std::shared_ptr<Cache>> m_private;  // in these places, for all of the process's life
+    std::size_t m_next = 0;                         // the next stand-in
 };
 
 }  // namespace lazyck::rt

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/numbers.h"
 #include "base/text.h"
 #include "platform/files.h"
 
@@ -69,36 +68,28 @@ std::unordered_map<std::string, Known> read_costs(const std::string& path) {
         std::string_view rest = line;
         const std::string_view kind = rest.substr(0, rest.find(' '));
         rest.remove_prefix(kind.size());
-        const auto seconds = take_number(rest);
-        if (!seconds) continue;
-        double first = 0, second = 0, kernels = 0;  // the figures that follow, as far as the kind has any
-        if (kind == "alone" || kind == "host") {
-            const auto device = take_number(rest);
-            if (!device) continue;
-            first = *device;
+        double figures[4] = {};  // the kind has the first of them
+        std::size_t read = 0, count = kind == "host" ? 4 : kind == "alone" ? 2 : 1;
+        for (; read < count; ++read) {
+            const auto figure = take_number(rest);
+            if (!figure) break;
+            figures[read] = *figure;
         }
-        if (kind == "host") {
-            const auto all_text = take_number(rest);
-            const auto count = take_integer(rest);
-            if (!all_text || !count) continue;
-            second = *all_text;
-            kernels = static_cast<double>(*count);
-        }
-        if (rest.size() < 2) continue;
+        if (read < count || rest.size() < 2) continue;
         Known& known = found[std::string(rest.substr(1))];
         if (kind == "host") {
-            known.host = *seconds;
-            known.read = first;
-            known.all_text = second;
-            known.kernels = kernels;
+            known.host = figures[0];
+            known.read = figures[1];
+            known.all_text = figures[2];
+            known.kernels = figures[3];
         } else if (kind == "kernel" || kind == "alone") {
-            known.all_units += *seconds;
-            known.read_by_units += first;
+            known.all_units += figures[0];
+            known.read_by_units += figures[1];
             ++known.units;
         } else if (kind == "refused") {
             known.is_refused = true;
         } else if (kind == "whole") {
-            known.whole = *seconds;
+            known.whole = figures[0];
         }
     }
     return found;

@@ -158,26 +158,21 @@ std::string check(const MappedFile& file, const EntryKey& key) {
     return problem_of(ElfView(file.data(), trailer.image_size), key.machine);
 }
 
-// Returns the functions in the order of `symbols`. Throws CompileError if one is missing.
-std::vector<DynamicSymbol> functions_of(const ElfView& elf, const std::string& path, const Strings& symbols) {
-    std::vector<DynamicSymbol> functions;
+// Appends the functions, in the order of `symbols`, to `functions`. Returns what is wrong with the
+// library if it lacks one, or an empty string.
+std::string find_functions(const ElfView& elf, const Strings& symbols, std::vector<DynamicSymbol>& functions) {
     for (const std::string& name : symbols) {
         const auto found = elf.find_function(name);
-        if (!found) {
-            fail("lazyck: the cache entry '" + path + "' does not define '" + name +
-                 "', which the library expects of it; delete the file to have it compiled again");
-        }
+        if (!found) return "does not define '" + name + "', which the library expects of it";
         functions.push_back(*found);
     }
-    return functions;
+    return "";
 }
 
-// Returns a sentence about one of `symbols` that the library lacks, or an empty string.
 std::string find_missing(const ElfView& elf, const Strings& symbols) {
-    for (const std::string& name : symbols) {
-        if (!elf.find_function(name)) return "it does not define '" + name + "', which the library expects of it";
-    }
-    return "";
+    std::vector<DynamicSymbol> functions;
+    const std::string lack = find_functions(elf, symbols, functions);
+    return lack.empty() ? "" : "it " + lack;
 }
 
 EntryLookup read_file(UniqueFd fd, const std::string& path, const Note& note, const EntryKey& key,
@@ -194,7 +189,9 @@ EntryLookup read_file(UniqueFd fd, const std::string& path, const Note& note, co
         result.problem = map_error != 0 ? system_text(map_error) : check(file, key);
         if (!result.problem.empty()) return result;
         const ElfView elf(file.data(), file.size());
-        result.entry.functions = functions_of(elf, path, symbols);
+        const std::string lack = find_functions(elf, symbols, result.entry.functions);
+        if (!lack.empty())
+            fail("lazyck: the cache entry '" + path + "' " + lack + "; delete the file to have it compiled again");
         result.entry.has_header_state = elf.has_header_state();
         st = file.status();
         remember(note, result.entry, file, id, symbols);
@@ -215,9 +212,9 @@ EntryLookup look_up_entry(Cache& cache, const EntryKey& key, const Strings& symb
     const std::string name = Cache::file_name(key);
     if (directory) fd = open_at(directory.get(), name, O_RDONLY | O_NONBLOCK);
     const int error = fd ? 0 : errno;
-    if (error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
     // A lack of descriptors or memory in this process says nothing about the entry.
     if (error == EMFILE || error == ENFILE || error == ENOMEM) fail_system("cannot open '" + path + "'", error);
+    if (!directory || error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
     if (fd) {
         const Note note = cache.is_tier() ? Note{AT_FDCWD, cache.note_path(key)} : Note{directory.get(), name + k_seen};
         return read_file(std::move(fd), path, note, key, symbols);

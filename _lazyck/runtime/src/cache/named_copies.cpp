@@ -3,34 +3,19 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <optional>
-#include <utility>
-
 #include "platform/memory_file.h"
 
 namespace lazyck::rt {
 
 constexpr unsigned k_mode = 0500;
 
-// Returns the directory for copies below `parent`, or an empty string if there can be none.
-std::string NamedCopies::place_below(const std::string& parent) {
-    for (const PrivatePlace& place : m_places) {
-        if (place.parent == parent) return place.root;
-    }
-    const UniqueFd directory = open_private_parent(parent);
-    if (!directory || has_blank(parent) || !reason_to_copy(directory.get()).empty()) return "";
-    std::optional<PrivatePlace> made = make_private_place(directory.get(), parent, m_name);
-    if (!made) return "";
-    m_places.push_back(std::move(*made));
-    return m_places.back().root;
-}
-
 UniqueFd NamedCopies::make(int fd) {
-    for (const std::string& parent : private_parents()) {
+    for (const std::string& parent : PrivatePlaces::parents()) {
         std::string path;
         {
             const std::lock_guard<std::mutex> guard(m_mutex);
-            path = place_below(parent);
+            path = m_places.below(
+                parent, [&](int directory) { return !has_blank(parent) && reason_to_copy(directory).empty(); });
             if (path.empty()) continue;
             path += "/" + std::to_string(++m_count) + ".so";
         }
@@ -43,7 +28,7 @@ UniqueFd NamedCopies::make(int fd) {
 
 void NamedCopies::close() {
     const std::lock_guard<std::mutex> guard(m_mutex);
-    for (PrivatePlace& place : m_places) remove_private_place(place);
+    m_places.close();
 }
 
 }  // namespace lazyck::rt

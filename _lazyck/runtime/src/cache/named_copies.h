@@ -5,7 +5,7 @@
 
 #include <mutex>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "platform/files.h"
 #include "platform/staging.h"
@@ -15,7 +15,7 @@ namespace lazyck::rt {
 class NamedCopies {
  public:
     // The directories of the copies are named after `name`.
-    explicit NamedCopies(std::string name) : m_name(std::move(name)) {}
+    explicit NamedCopies(std::string name) : m_places(std::move(name)) {}
 
     // Returns a copy of the file `fd` in a directory of this process alone. The directory is on a
     // file system that code may be mapped from, and its path has no blank. The copy keeps its name
@@ -27,11 +27,8 @@ class NamedCopies {
     void close();
 
  private:
-    std::string place_below(const std::string& parent);
-
-    const std::string m_name;
     std::mutex m_mutex;
-    std::vector<PrivatePlace> m_places;
+    PrivatePlaces m_places;
     unsigned m_count = 0;
 };
 

@@ -1,5 +1,3 @@
-#include "library/entries.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "library/core.h"
 #include "platform/gpu.h"
 #include "platform/messages.h"
 #include "platform/process.h"
@@ -24,11 +23,10 @@ namespace {
 // made at the same time.
 std::optional<Entry> each_entry(Core& core, const ManifestRow& at, const Strings& archs,
                                 const std::function<std::optional<Entry>(const Strings&)>& get) {
-    const std::vector<Strings> wanted = archs_of_entries(at.manifest.blob(at.index), archs);
+    const std::vector<Strings> wanted = archs_of_entries(at.blob(), archs);
     if (wanted.size() == 1) return get(wanted.front());
     std::vector<std::optional<Entry>> entries(wanted.size());
-    for_each_in_parallel(wanted.size(), core.store.shop.config.jobs,
-                         [&](std::size_t i) { entries[i] = get(wanted[i]); });
+    for_each_in_parallel(wanted.size(), core.store.config.jobs, [&](std::size_t i) { entries[i] = get(wanted[i]); });
     for (const auto& each : entries) {
         if (!each) return std::nullopt;
     }
@@ -46,11 +44,11 @@ std::optional<Entry> each_entry(Core& core, const ManifestRow& at, const Strings
 // Returns a blob's entry in a cache: that of all of the blob, or else that of its host unit.
 std::optional<Entry> find_in_cache(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const ManifestRow at = core.blobs.row(blob);
-    const auto find_one = [&](const Strings& each) { return core.store.find(at.manifest, at.index, each); };
+    const auto find_one = [&](const Strings& each) { return core.store.find(at, each); };
     std::optional<Entry> found = each_entry(core, at, archs, find_one);
     if (found || !may_go_by_kernel || !at.manifest.has_parts(at.index)) return found;
     const ManifestRow part = core.blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
-    found = core.store.find(part.manifest, part.index, archs);
+    found = core.store.find(part, archs);
     if (found) found->is_host_unit = true;
     return found;
 }
@@ -58,14 +56,14 @@ std::optional<Entry> find_in_cache(Core& core, BlobId blob, const Strings& archs
 // Precompiles the headers that other blobs include, too, in the background after a compile.
 void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs) {
     try {
-        if (!core.store.preambles().should_make(at.manifest, at.index, archs)) return;
+        if (!core.store.preambles.should_make(at, archs)) return;
     } catch (const CompileError&) {
         return;  // a blob's own call will report what is wrong with it
     }
     stay_loaded();
     start_thread([&core, at, archs, activity = std::make_shared<Activity>(core.states)] {
         try {
-            const std::string problem = core.store.preambles().make(at.manifest, at.index, archs);
+            const std::string problem = core.store.preambles.make(at, archs);
             if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
         } catch (const std::exception& e) {
             say(Level::debug, std::string("no precompiled preamble: ") + e.what());
@@ -76,8 +74,7 @@ void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs
 Entry make_whole(Core& core, const ManifestRow& at, const Strings& archs) {
     // Of several entries, some may be cached.
     const auto make_one = [&](const Strings& each) -> std::optional<Entry> {
-        return each.size() == archs.size() ? core.store.make(at.manifest, at.index, each)
-                                           : core.store.obtain(at.manifest, at.index, each);
+        return each.size() == archs.size() ? core.store.make(at, each) : core.store.obtain(at, each);
     };
     Entry entry = *each_entry(core, at, archs, make_one);
     if (entry.seconds > 0) make_preamble_later(core, at, archs);
@@ -93,7 +90,7 @@ Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_k
     const ManifestRow part = core.blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
     const auto apart = [&](auto get) -> std::optional<Entry> {
         try {
-            std::optional<Entry> entry = get(part.manifest, part.index, archs);
+            std::optional<Entry> entry = get(part, archs);
             if (entry) entry->is_host_unit = true;
             return entry;
         } catch (const CompileError& e) {
@@ -101,20 +98,20 @@ Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_k
             return std::nullopt;
         }
     };
-    if (core.store.shop.jit.is_forbidden()) {
-        if (auto fetched = core.store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
+    if (core.store.jit.is_forbidden()) {
+        if (auto fetched = core.store.fetch(at, archs)) return std::move(*fetched);
         auto fetched = apart([&](auto&&... words) { return core.store.fetch(words...); });
         return fetched ? std::move(*fetched) : make_whole(core, at, archs);
     }
-    if (!core.store.goes_by_kernel(at.manifest, at.index)) return make_whole(core, at, archs);
+    if (!core.store.goes_by_kernel(at)) return make_whole(core, at, archs);
     // Whoever filled a remote cache usually compiled whole blobs.
-    if (auto fetched = core.store.fetch(at.manifest, at.index, archs)) return std::move(*fetched);
+    if (auto fetched = core.store.fetch(at, archs)) return std::move(*fetched);
     auto made = apart([&](auto&&... words) { return std::optional<Entry>(core.store.make(words...)); });
     if (made) {
         if (made->seconds > 0) make_preamble_later(core, at, archs);
         return std::move(*made);
     }
-    core.store.refuse_by_kernel(at.manifest, at.index);
+    core.store.refuse_by_kernel(at);
     return make_whole(core, at, archs);
 }
 
@@ -122,8 +119,8 @@ Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_k
 
 std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     {
-        const std::lock_guard<std::mutex> guard(core.states.mutex());
-        const BlobState& state = core.states.of(blob);
+        const std::lock_guard<std::mutex> guard(core.states.mutex);
+        const BlobState& state = core.states.all[blob];
         if (state.entry) return state.entry;
         if (state.is_failure_final && state.failed_archs == archs && state.failure) throw CompileError(*state.failure);
         if (state.is_busy && state.owner_pid == getpid()) return nullptr;
@@ -131,27 +128,27 @@ std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& 
     std::optional<Entry> found = find_in_cache(core, blob, archs, may_go_by_kernel);
     if (!found) return nullptr;
     const auto entry = std::make_shared<const Entry>(std::move(*found));
-    const std::lock_guard<std::mutex> guard(core.states.mutex());
-    BlobState& state = core.states.of(blob);
+    const std::lock_guard<std::mutex> guard(core.states.mutex);
+    BlobState& state = core.states.all[blob];
     if (!state.entry) state.entry = entry;
     return state.entry;
 }
 
 std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const ManifestRow at = core.blobs.row(blob);
-    const char* const name = at.manifest.blob(at.index).name;
-    core.store.shop.events.prepare();
-    if (core.store.shop.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
+    const char* const name = at.blob().name;
+    core.store.events.prepare();
+    if (core.store.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
     const Range range(std::string("lazyck compile ") + name);
     {
-        std::unique_lock<std::mutex> lock(core.states.mutex());
-        BlobState& state = core.states.of(blob);  // references into an unordered_map stay valid
+        std::unique_lock<std::mutex> lock(core.states.mutex);
+        BlobState& state = core.states.all[blob];  // references into an unordered_map stay valid
         const std::uint64_t seen = state.attempts;
         while (state.is_busy && state.owner_pid == getpid()) {
             if (state.owner == std::this_thread::get_id()) {
                 fail("lazyck: blob '" + visible(name) + "' was called while this thread compiles it");
             }
-            core.states.wait(lock);
+            core.states.changed->wait(lock);
         }
         if (state.entry) return state.entry;
         const bool is_answered = state.attempts != seen || (state.is_failure_final && state.failed_archs == archs);
@@ -165,8 +162,8 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
     bool is_final = false;
     const auto settle = [&] {
         {
-            const std::lock_guard<std::mutex> guard(core.states.mutex());
-            BlobState& state = core.states.of(blob);
+            const std::lock_guard<std::mutex> guard(core.states.mutex);
+            BlobState& state = core.states.all[blob];
             state.is_busy = false;
             ++state.attempts;
             state.entry = entry;
@@ -174,7 +171,7 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
             state.is_failure_final = is_final;
             state.failed_archs = archs;
         }
-        core.states.notify_all();
+        core.states.changed->notify_all();
     };
     try {
         entry = std::make_shared<const Entry>(make_entry(core, blob, archs, may_go_by_kernel));
@@ -192,10 +189,10 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
 
 bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const auto is_there = [&](const ManifestRow& at) {
-        const std::vector<Strings> entries = archs_of_entries(at.manifest.blob(at.index), archs);
+        const std::vector<Strings> entries = archs_of_entries(at.blob(), archs);
         return std::all_of(entries.begin(), entries.end(), [&](const Strings& each) {
             std::string path;
-            return core.store.is_cached(at.manifest, at.index, each, path);
+            return core.store.is_cached(at, each, path);
         });
     };
     const ManifestRow at = core.blobs.row(blob);

@@ -132,30 +132,32 @@ void check_trusted(const std::string& path, const struct stat& st) {
     fail(start + stranger + (is_ours ? "; run: chmod go-w " + shell_quote(path) : advice));
 }
 
+UniqueFd open_trusted_at(int parent, const std::string& name, const std::string& path, int flags) {
+    UniqueFd fd = open_at(parent, name, flags | O_DIRECTORY);
+    const int error = errno;
+    struct stat st;
+    const int status = fd ? fstat(fd.get(), &st) : fstatat(parent, name.c_str(), &st, AT_SYMLINK_NOFOLLOW);
+    if (status == 0) check_trusted(path, st);
+    errno = error;
+    return fd;
+}
+
 UniqueFd open_trusted(const std::string& path, unsigned depth, int flags) {
     Strings names = {file_name_of(path)};
-    std::string top = directory_of(path);
-    for (; depth > 1; --depth, top = directory_of(top)) names.push_back(file_name_of(top));
-    UniqueFd at = open_file(top, O_PATH | O_DIRECTORY | O_NOFOLLOW);
-    std::string so_far = top;
-    while (at) {
-        struct stat st;
-        if (fstat(at.get(), &st) != 0) return UniqueFd();
-        check_trusted(so_far, st);
-        const bool is_last = names.size() == 1;
-        at = open_at(at.get(), names.back(), is_last ? flags : O_PATH | O_DIRECTORY);
-        if (is_last) return at;
+    std::string so_far = directory_of(path);
+    for (; depth > 1; --depth, so_far = directory_of(so_far)) names.push_back(file_name_of(so_far));
+    UniqueFd at = open_trusted_at(AT_FDCWD, so_far, so_far, O_PATH);
+    for (; at && names.size() > 1; names.pop_back()) {
         so_far += "/" + names.back();
-        names.pop_back();
+        at = open_trusted_at(at.get(), names.back(), so_far, O_PATH);
     }
-    return at;
+    if (!at) return at;
+    return flags & O_DIRECTORY ? open_trusted_at(at.get(), names[0], path, flags) : open_at(at.get(), names[0], flags);
 }
 
 UniqueFd open_trusted_directory(const std::string& path, unsigned depth) {
     UniqueFd fd = open_trusted(path, depth, O_RDONLY | O_DIRECTORY);
-    struct stat st;
-    if (!fd || fstat(fd.get(), &st) != 0) fail_system("cannot open the cache directory '" + path + "'", errno);
-    check_trusted(path, st);
+    if (!fd) fail_system("cannot open the cache directory '" + path + "'", errno);
     return fd;
 }
 

@@ -1,6 +1,7 @@
 // Descriptors, mapped files, directories and temporary trees, each owned by an object.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cstddef>
@@ -47,6 +48,11 @@ UniqueFd open_at(int directory, const std::string& name, int flags, unsigned mod
 // errno, which is EPERM for a file that is refused.
 UniqueFd open_own(const std::string& path, int flags, unsigned mode = 0600);
 UniqueFd open_own_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
+
+// Opens the directory `name` in the open directory `parent`, without following a link. `path` names
+// it in errors. If the result is empty, errno tells why. Throws CompileError, as check_trusted does,
+// for anything that is there but a trusted directory.
+UniqueFd open_trusted_at(int parent, const std::string& name, const std::string& path, int flags = O_RDONLY);
 
 // Opens `path` without following a link in the file's name or in the `depth` directories above it.
 // Each of these directories must belong to the user or root and be writable by nobody else. The

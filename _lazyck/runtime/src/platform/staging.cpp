@@ -52,16 +52,28 @@ std::string random_letters() {
 // clock that jumped would protect a directory for ever.
 bool is_old(const struct stat& st) { return std::labs(std::time(nullptr) - st.st_mtime) > k_left_alone; }
 
-}  // namespace
-
-std::string owned_prefix(const std::string& stem) {
-    return stem + "-" + std::to_string(getpid()) + "@" + safe_name(host_name()) + "-";
-}
-
+// Holds `directory` as long as this process or one forked from it lives, so that no process takes
+// it for left over. This works where process numbers mean nothing, too (containers that share a
+// host's name). The result is empty if the file system has no locks.
 UniqueFd hold_directory(const std::string& directory) {
     UniqueFd fd = open_file(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (fd && flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return UniqueFd();
     return fd;
+}
+
+UniqueFd open_private_parent(const std::string& path) {
+    struct stat st;
+    if (path.empty() || path[0] != '/') return UniqueFd();
+    UniqueFd fd = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!fd || fstat(fd.get(), &st) != 0 || (st.st_uid != geteuid() && st.st_uid != 0)) return UniqueFd();
+    const bool is_safe = (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (st.st_mode & S_ISVTX) != 0;
+    return is_safe ? std::move(fd) : UniqueFd();
+}
+
+}  // namespace
+
+std::string owned_prefix(const std::string& stem) {
+    return stem + "-" + std::to_string(getpid()) + "@" + safe_name(host_name()) + "-";
 }
 
 StagingDirectory::StagingDirectory(const std::string& prefix, unsigned depth)
@@ -97,32 +109,31 @@ void remove_left_over(int parent, const std::string& stem) {
     }
 }
 
-Strings private_parents() { return {environment("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"}; }
+Strings PrivatePlaces::parents() { return {environment("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"}; }
 
-UniqueFd open_private_parent(const std::string& path) {
-    struct stat st;
-    if (path.empty() || path[0] != '/') return UniqueFd();
-    UniqueFd fd = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!fd || fstat(fd.get(), &st) != 0 || (st.st_uid != geteuid() && st.st_uid != 0)) return UniqueFd();
-    const bool is_safe = (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (st.st_mode & S_ISVTX) != 0;
-    return is_safe ? std::move(fd) : UniqueFd();
+std::string PrivatePlaces::below(const std::string& parent, const std::function<bool(int)>& suits) {
+    for (const Place& place : m_places) {
+        if (place.parent == parent) return place.root;
+    }
+    const UniqueFd directory = open_private_parent(parent);
+    if (!directory || !suits(directory.get())) return "";
+    remove_left_over(directory.get(), m_name + "-");
+    std::string root = owned_prefix(parent + "/" + m_name) + "XXXXXX";
+    if (mkdtemp(root.data()) == nullptr) return "";
+    m_places.push_back({parent, root, hold_directory(root), getpid()});
+    return root;
 }
 
-std::optional<PrivatePlace> make_private_place(int directory, const std::string& parent, const std::string& name) {
-    remove_left_over(directory, name + "-");
-    std::string root = owned_prefix(parent + "/" + name) + "XXXXXX";
-    if (mkdtemp(root.data()) == nullptr) return std::nullopt;
-    UniqueFd hold = hold_directory(root);
-    return PrivatePlace{parent, root, std::move(hold), getpid()};
-}
-
-void remove_private_place(PrivatePlace& place) {
-    const UniqueFd parent = open_file(directory_of(place.root), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    const UniqueFd fd = parent ? open_at(parent.get(), file_name_of(place.root), O_RDONLY | O_DIRECTORY) : UniqueFd();
-    if (place.process != getpid() || !fd) return;
-    place.hold = UniqueFd();
-    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return;
-    remove_tree(parent.get(), file_name_of(place.root));
+void PrivatePlaces::close() {
+    for (Place& place : m_places) {
+        const UniqueFd parent = open_file(place.parent, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        const std::string name = file_name_of(place.root);
+        const UniqueFd fd = parent ? open_at(parent.get(), name, O_RDONLY | O_DIRECTORY) : UniqueFd();
+        if (place.process != getpid() || !fd) continue;
+        place.hold = UniqueFd();
+        if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
+        remove_tree(parent.get(), name);
+    }
 }
 
 }  // namespace lazyck::rt

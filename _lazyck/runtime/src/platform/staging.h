@@ -4,8 +4,10 @@
 
 #include <sys/types.h>
 
-#include <optional>
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "platform/files.h"
@@ -15,11 +17,6 @@ namespace lazyck::rt {
 // Returns "<stem>-<pid>@<host>-", which the name of such a directory begins with; six characters
 // follow.
 std::string owned_prefix(const std::string& stem);
-
-// Holds `directory` as long as this process or one forked from it lives, so that no process takes
-// it for left over. This works where process numbers mean nothing, too (containers that share a
-// host's name). The result is empty if the file system has no locks.
-UniqueFd hold_directory(const std::string& directory);
 
 // Owns a directory for one compile in a cache, and removes it with all its contents. All work in it
 // goes through its descriptor, so that nobody who may rename directories above the cache can put
@@ -44,29 +41,33 @@ class StagingDirectory {
 // process has its number, and nobody holds it.
 void remove_left_over(int parent, const std::string& stem = "");
 
-// A directory with an unpredictable name for this process alone, which is removed when the process
-// ends. It is for files that others need not see.
-struct PrivatePlace {
-    std::string parent, root;
-    UniqueFd hold;      // shows others that the directory is in use
-    pid_t process = 0;  // the process that made it
+// Directories with unpredictable names for this process alone, at most one below each parent. They
+// are for files that others need not see.
+class PrivatePlaces {
+ public:
+    explicit PrivatePlaces(std::string name) : m_name(std::move(name)) {}
+
+    // Returns where such directories may be, in the order of preference: $TMPDIR, /tmp, /var/tmp,
+    // /dev/shm.
+    static Strings parents();
+    // Returns the directory below `parent`, made at the first call, or an empty string if there can
+    // be none. The names in the parent must be safe from others: it belongs to the user or root and
+    // is no link, and nobody else may write to it or, as in /tmp, move files of others. `suits` gets
+    // the open parent. Those that killed processes left there are removed first.
+    std::string below(const std::string& parent, const std::function<bool(int)>& suits = [](int) { return true; });
+    // Removes the directories at the end of the process, unless another process made them or a child
+    // made by fork still uses them.
+    void close();
+
+ private:
+    struct Place {
+        std::string parent, root;
+        UniqueFd hold;      // shows others that the directory is in use
+        pid_t process = 0;  // the process that made it
+    };
+
+    const std::string m_name;
+    std::vector<Place> m_places;
 };
-
-// Returns where such directories may be, in the order of preference: $TMPDIR, /tmp, /var/tmp,
-// /dev/shm.
-Strings private_parents();
-
-// Opens `path` if it can hold a private place, because names in it are safe from others. The
-// directory must belong to the user or root and must not be a link. Nobody else may write to it or,
-// as in /tmp, nobody may move files of others. The result is empty if the directory is unsafe.
-UniqueFd open_private_parent(const std::string& path);
-
-// Makes a directory below `parent`, which is open as `directory`, and first removes those that
-// killed processes left there. Returns nullopt if it cannot be made.
-std::optional<PrivatePlace> make_private_place(int directory, const std::string& parent, const std::string& name);
-
-// Removes the directory with all its contents at the end of the process, unless another process
-// made it or a child made by fork still uses it.
-void remove_private_place(PrivatePlace& place);
 
 }  // namespace lazyck::rt

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/failure.h"
+#include "store/store.h"
+
 namespace lazyck::rt {
 
 namespace {
@@ -29,36 +32,46 @@ long memory_for(const Config& config, const Guess& guess) {
     return known > 0 ? known + known / 5 : k_unknown_need_kib;
 }
 
-Missing::Missing(Workshop& its_shop, const ManifestView& its_manifest, const BlobRow& its_blob, const EntryKey& its_key,
-                 Cache& its_cache)
-    : shop(its_shop),
-      manifest(its_manifest),
-      blob(its_blob),
-      key(its_key),
-      cache(prepared(its_cache, its_key)),
-      symbols(manifest.symbols_of(blob)),
+Missing::Missing(Store& its_store, const ManifestRow& row, const Strings& archs, Cache& its_cache)
+    : store(its_store),
+      at(row),
+      blob(at.blob()),
+      key(store.key_of(at, archs)),
+      cache(prepared(its_cache, key)),
+      symbols(at.manifest.symbols_of(blob)),
       path(cache.entry_path(key)),
-      subject(subject_of(manifest, blob, key.arch_label())),
+      subject(subject_of(at.manifest, blob, key.arch_label())),
       costs(cache.costs(key)),
-      guess(shop.lookup.guess(manifest, costs)) {}
-
-Event Missing::event(const char* kind) const {
-    Event event;
-    event.kind = kind;
-    event.library = subject.library;
-    event.blob = subject.blob;
-    event.arch = subject.arch;
-    return event;
-}
+      guess(store.guess(at.manifest, costs)) {}
 
 void Missing::tell_wait(const std::string& what, double begin) const {
-    Event event = this->event("wait");
+    Event event("wait", subject);
     event.what = what;
     event.start = begin;
     event.seconds = now_seconds() - begin;
     // An implausible time, from a clock that jumped, is not reported, nor is a wait too short to
     // notice.
-    if (event.seconds >= k_least_wait && event.seconds < k_longest_wait) shop.events.tell(event, cache.history_path());
+    if (event.seconds >= k_least_wait && event.seconds < k_longest_wait) store.events.tell(event, cache.history_path());
+}
+
+PermitRequest Missing::permit_request() const {
+    return {cache.permits_dir(), store.config.jobs, memory_for(store.config, guess), patience(store.config, guess),
+            subject};
+}
+
+void Missing::fail(const std::string& reason, const Verdict& verdict, const std::string& command) const {
+    const FailureParts parts = {subject.blob, cache.log_path(key), command};
+    const std::string message = "lazyck: cannot compile blob '" + visible(subject.blob) + "' for " + subject.arch +
+                                ": " + reason + "\n  log: " + parts.log +
+                                (command.empty() ? "" : "\n  to reproduce: " + command);
+    if (verdict.is_final) {
+        rt::fail<PermanentFailure>(
+            message + "\n  later calls in this process will not try again, unless it calls lazyck_clear_failures()",
+            parts);
+    }
+    if (verdict.is_of_memory) rt::fail<OutOfMemory>(message, parts);
+    if (verdict.place_error != 0) throw SystemFailure(message, parts, verdict.place_error);
+    rt::fail(message, parts);
 }
 
 }  // namespace lazyck::rt

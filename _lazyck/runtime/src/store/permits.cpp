@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/numbers.h"
 #include "base/text.h"
 #include "platform/files.h"
 #include "platform/process_tree.h"
@@ -57,22 +56,6 @@ long cgroup_room_kib(const std::string& groups, const std::string& root) {
 
 }  // namespace
 
-void JobPermits::acquire(const std::string& blob) {
-    std::unique_lock<std::mutex> lock(m_state->mutex);
-    ++m_state->waiting;
-    m_state->changed.wait(lock, [&] { return m_state->free > 0 && m_state->behind.count(blob) == 0; });
-    --m_state->waiting;
-    --m_state->free;
-    let_pass(blob);
-}
-
-void JobPermits::acquire_for_later() {
-    std::unique_lock<std::mutex> lock(m_state->mutex);
-    m_state->changed.wait(
-        lock, [&] { return m_state->free > 0 && (m_state->waiting == 0 || m_state->waiting >= k_enough_to_pay); });
-    --m_state->free;
-}
-
 void JobPermits::announce(const std::string& blob, const std::string& first) {
     ++m_state->announced;
     const std::lock_guard<std::mutex> guard(m_state->mutex);
@@ -92,34 +75,45 @@ void JobPermits::let_pass(const std::string& first) {
     m_state->changed.notify_all();
 }
 
-bool JobPermits::try_acquire() {
-    const std::lock_guard<std::mutex> guard(m_state->mutex);
-    if (m_state->free == 0) return false;
-    --m_state->free;
-    return true;
-}
-
-void JobPermits::release() {
-    {
-        const std::lock_guard<std::mutex> guard(m_state->mutex);
-        ++m_state->free;
-    }
-    m_state->changed.notify_all();
-}
-
 void JobPermits::after_fork_in_child() {
     static_cast<void>(m_state.release());
     m_state = std::make_unique<State>(m_count);
 }
 
+HeldPermit::HeldPermit(JobPermits& permits, const std::string& blob) : m_permits(permits) {
+    JobPermits::State& state = *m_permits.m_state;
+    std::unique_lock<std::mutex> lock(state.mutex);
+    ++state.waiting;
+    state.changed.wait(lock, [&] { return state.free > 0 && state.behind.count(blob) == 0; });
+    --state.waiting;
+    --state.free;
+    m_permits.let_pass(blob);
+}
+
+HeldPermit::HeldPermit(JobPermits& permits) : m_permits(permits) {
+    JobPermits::State& state = *m_permits.m_state;
+    std::unique_lock<std::mutex> lock(state.mutex);
+    const auto may_begin = [&] { return state.waiting == 0 || state.waiting >= k_enough_to_pay; };
+    state.changed.wait(lock, [&] { return state.free > 0 && may_begin(); });
+    --state.free;
+}
+
 bool HeldPermit::takes_one_more() {
-    const bool has_taken = m_permits.try_acquire();
-    m_held += has_taken ? 1 : 0;
-    return has_taken;
+    JobPermits::State& state = *m_permits.m_state;
+    const std::lock_guard<std::mutex> guard(state.mutex);
+    if (state.free == 0) return false;
+    --state.free;
+    ++m_held;
+    return true;
 }
 
 HeldPermit::~HeldPermit() {
-    for (unsigned i = 0; i < m_held; ++i) m_permits.release();
+    JobPermits::State& state = *m_permits.m_state;
+    {
+        const std::lock_guard<std::mutex> guard(state.mutex);
+        state.free += m_held;
+    }
+    state.changed.notify_all();
 }
 
 long free_memory_kib() {

@@ -41,15 +41,11 @@ class JobPermits {
         std::mutex mutex;
         std::condition_variable changed;
         unsigned free;
-        unsigned waiting = 0;                       // in acquire()
+        unsigned waiting = 0;                       // calls
         std::map<std::string, std::string> behind;  // blob -> first
         std::atomic<unsigned> announced{0};
     };
 
-    void acquire(const std::string& blob);
-    void acquire_for_later();
-    bool try_acquire();
-    void release();
     void let_pass(const std::string& first);
 
     const unsigned m_count;
@@ -59,10 +55,10 @@ class JobPermits {
 // A permit to run a compiler, for as long as this object exists.
 class HeldPermit {
  public:
-    HeldPermit(JobPermits& permits, const std::string& blob) : m_permits(permits) { m_permits.acquire(blob); }
+    HeldPermit(JobPermits& permits, const std::string& blob);
     // Takes a permit for work that no call waits for. It comes after all waiting calls, unless they
     // are so many that the work pays off for them.
-    explicit HeldPermit(JobPermits& permits) : m_permits(permits) { m_permits.acquire_for_later(); }
+    explicit HeldPermit(JobPermits& permits);
     HeldPermit(const HeldPermit&) = delete;
     HeldPermit& operator=(const HeldPermit&) = delete;
     ~HeldPermit();

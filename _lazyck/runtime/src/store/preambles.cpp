@@ -23,6 +23,8 @@
 #include "platform/lock.h"
 #include "platform/messages.h"
 #include "platform/process.h"
+#include "store/missing.h"
+#include "store/store.h"
 
 namespace lazyck::rt {
 
@@ -202,101 +204,98 @@ std::string preamble_place(const Cache& cache, const std::string& key) {
     return cache.root() + "/" LAZYCK_CACHE_PREAMBLES "/" + key;
 }
 
-std::string preamble_key(const ManifestView& manifest, const BlobRow& blob, const Strings& archs,
-                         const SourceFile& source) {
+std::string preamble_key(const ManifestRow& at, const Strings& archs, const SourceFile& source) {
     const std::string text = read_text(source.path);
     const std::string_view preamble = preamble_of(text);
-    const RecipeRow recipe = manifest.recipe(blob.recipe);
+    const std::uint32_t number = at.blob().recipe;
+    const RecipeRow recipe = at.manifest.recipe(number);
     if (preamble.empty() || has_debug_information(recipe)) return "";
     std::string all;
     for (const Strings& part : {recipe.compile, recipe.arch_flags, recipe.env, recipe.drop_env, archs})
         all += shell_join(part) + "\n";
-    for (const std::string& part : {std::string(manifest.recipe_toolchain_id(blob.recipe)), source.root,
-                                    directory_of(source.path), std::string(manifest.contents())})
+    for (const std::string& part : {std::string(at.manifest.recipe_toolchain_id(number)), source.root,
+                                    directory_of(source.path), std::string(at.manifest.contents())})
         all += part + "\n";
     return hash(all.append(preamble)).hex();
 }
 
 }  // namespace
 
-std::string Preambles::key_of(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    const BlobRow blob = manifest.blob(index);
-    const SourceFile source = m_shop.sources.find(manifest, blob, *m_shop.lookup.caches(manifest)->own());
-    return preamble_key(manifest, blob, archs, source);
+std::string Preambles::key_of(const ManifestRow& at, const Strings& archs) {
+    return preamble_key(at, archs, m_store.sources.find(at, *m_store.caches(at.manifest)->own()));
 }
 
 std::string Preambles::find(const Missing& missing, const SourceFile& source) {
-    const std::string key = preamble_key(missing.manifest, missing.blob, missing.key.archs, source);
+    const std::string key = preamble_key(missing.at, missing.key.archs, source);
     const std::string place = preamble_place(missing.cache, key);
     if (key.empty() || !is_directory(place)) return "";
     open_trusted_directory(place, k_depth_of_preambles + 1);
     return place;
 }
 
-std::string Preambles::make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    const BlobRow blob = manifest.blob(index);
-    const auto caches = m_shop.lookup.caches(manifest);
+std::string Preambles::make(const ManifestRow& at, const Strings& archs) {
+    const auto caches = m_store.caches(at.manifest);
     Cache& cache = *caches->own();
-    const std::string name = m_shop.config.has_preambles ? key_of(manifest, index, archs) : "";
+    const std::string name = m_store.config.has_preambles ? key_of(at, archs) : "";
     if (name.empty())
         return "its source begins with no includes or has debug information, or " LAZYCK_ENV_PREAMBLES " forbids it";
-    const EntryKey key = m_shop.lookup.key_of(manifest, blob, archs);
-    const Missing missing(m_shop, manifest, blob, key, cache);
+    const Missing missing(m_store, at, archs, cache);
     const UniqueFd all = open_trusted_directory(cache.make_own_directory(LAZYCK_CACHE_PREAMBLES), k_depth_of_preambles);
     const std::string place = preamble_place(cache, name);
     // The lock is held until the preamble is made. Other processes compile without a preamble
     // meanwhile.
     const FileLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/preamble-" + name + ".lock");
     if (lock.state() != FileLock::State::held) return "another process makes it, or files cannot be locked here";
-    const SourceFile source = m_shop.sources.find(manifest, blob, cache);
+    const SourceFile source = m_store.sources.find(at, cache);
     if (is_given_up(place)) return "it could not be made or used within the last day";
     if (!preamble_words(place, source.path).empty()) return "";
-    m_shop.sources.check(source, manifest, blob);
+    m_store.sources.check(source, at);
     PreambleRequest request;
-    request.recipe = manifest.recipe(blob.recipe);
+    request.recipe = at.manifest.recipe(missing.blob.recipe);
     request.values.source = source.path;
     request.values.root = source.root;
-    request.values.library = m_shop.places.library;
+    request.values.library = m_store.places.library;
     request.values.toolchain = find_toolchain(request.recipe);
     request.values.archs = archs;
     request.text = preamble_of(read_text(source.path));
     request.directory = place;
-    Subject subject = missing.subject;
-    subject.words = "the headers of " + visible(blob.name);
-    const HeldPermit permit(m_shop.permits);
-    const HostPermit shared({cache.permits_dir(), m_shop.config.jobs, memory_for(m_shop.config, missing.guess),
-                             patience(m_shop.config, missing.guess), subject});
+    PermitRequest wanted = missing.permit_request();
+    const Subject& subject = wanted.subject;
+    wanted.subject.words = "the headers of " + visible(missing.blob.name);
+    const HeldPermit permit(m_store.permits);
+    const HostPermit shared(wanted);
     say(Level::info, "precompiling " + subject.words + ", which others include, too ...", {"preamble", subject});
     remove_tree(all.get(), name);
     if (mkdirat(all.get(), name.c_str(), 0700) != 0) return system_text(errno);
     std::string problem = make_preamble(request);
-    if (problem.empty()) problem = m_shop.sources.find_change(source, manifest, blob);
+    if (problem.empty()) problem = m_store.sources.find_change(source, at);
     if (!problem.empty()) give_up_preamble(place);
     remove_unused_preambles(Directory::open(cache.root()));
     return problem;
 }
 
-bool Preambles::should_make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    const BlobRow blob = manifest.blob(index);
+bool Preambles::should_make(const ManifestRow& at, const Strings& archs) {
+    const ManifestView& manifest = at.manifest;
+    const std::uint32_t recipe = at.blob().recipe;
     // With a single job, the next call would wait for the preamble.
-    if (!m_shop.config.has_preambles || m_shop.config.jobs < 2 || !m_shop.config.launcher.empty() ||
-        m_shop.jit.is_forbidden())
+    if (!m_store.config.has_preambles || m_store.config.jobs < 2 || !m_store.config.launcher.empty() ||
+        m_store.jit.is_forbidden())
         return false;
-    if (!manifest.has_slots() || !has_preambles(manifest.recipe(blob.recipe))) return false;
+    if (!manifest.has_slots() || !has_preambles(manifest.recipe(recipe))) return false;
     {
-        const std::lock_guard<std::mutex> guard(m_shop.mutex);
-        if (!m_considered.emplace(&manifest, blob.recipe).second) return false;
+        const std::lock_guard<std::mutex> guard(m_store.mutex);
+        if (!m_considered.emplace(&manifest, recipe).second) return false;
     }
     std::vector<std::uint32_t> alike;
     for (std::uint32_t i = 0; i < manifest.blob_count(); ++i) {
-        if (i != index && manifest.blob(i).recipe == blob.recipe) alike.push_back(i);
+        if (i != at.index && manifest.blob(i).recipe == recipe) alike.push_back(i);
     }
     if (alike.size() + 1 < k_least_sharing) return false;
-    const std::string own = key_of(manifest, index, archs);
+    const std::string own = key_of(at, archs);
     const std::size_t step = std::max<std::size_t>(1, alike.size() / k_most_looked_at);
     std::size_t looked_at = 0, sharing = 0;
     for (std::size_t i = 0; i < alike.size(); i += step, ++looked_at)
-        sharing += key_of(manifest, alike[i], archs) == own ? 1 : 0;
+        sharing += key_of({manifest, alike[i]}, archs) == own ? 1 : 0;
     return !own.empty() && sharing * alike.size() + looked_at >= k_least_sharing * looked_at;
 }
 

@@ -12,29 +12,32 @@
 #include <vector>
 
 #include "cache/directory.h"
-#include "store/missing.h"
+#include "store/sources.h"
 
 namespace lazyck::rt {
 
+class Store;
+struct Missing;
+
 class Preambles {
  public:
-    explicit Preambles(Workshop& shop) : m_shop(shop) {}
+    explicit Preambles(Store& store) : m_store(store) {}
 
     // Returns the key that is equal for blobs that can share a preamble: a digest of all that
     // decides the preamble's contents. The key is empty if the blob has no preamble.
-    std::string key_of(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
-    // Makes the preamble of blob `index` in the cache, where compiles find it, unless it is there.
+    std::string key_of(const ManifestRow& at, const Strings& archs);
+    // Makes the preamble of a blob in the cache, where compiles find it, unless it is there.
     // Returns an empty string, or the reason why there is none. Throws CompileError.
-    std::string make(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    std::string make(const ManifestRow& at, const Strings& archs);
     // Returns whether a process that has just compiled the blob may soon compile others that share
     // its preamble. It returns true at most once for all blobs that are compiled alike.
-    bool should_make(const ManifestView& manifest, std::uint32_t index, const Strings& archs);
+    bool should_make(const ManifestRow& at, const Strings& archs);
     // Returns the directory of the preamble for a compile of `source`, or an empty string if there
     // is none. Throws CompileError if others could have written it.
     static std::string find(const Missing& missing, const SourceFile& source);
 
  private:
-    Workshop& m_shop;
+    Store& m_store;
     std::set<std::pair<const void*, std::uint32_t>> m_considered;  // recipes
 };
 

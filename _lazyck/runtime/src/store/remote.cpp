@@ -9,13 +9,13 @@
 #include <cerrno>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/recipe.h"
 #include "cache/entry.h"
-#include "compile/compile.h"
 #include "lazyck_abi.h"
 #include "platform/messages.h"
 #include "platform/process.h"
+#include "store/store.h"
 
 namespace lazyck::rt {
 
@@ -53,7 +53,7 @@ RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_c
     const UniqueFd theirs(ends[1]);
     const UniqueFd log = open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
     Command command;
-    command.argv = {missing.shop.config.remote_helper,
+    command.argv = {missing.store.config.remote_helper,
                     m_to_compile.empty() ? "entry" : "compile",
                     "--key",
                     key.id().hex(),
@@ -62,7 +62,7 @@ RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_c
                     "--cache",
                     missing.cache.root(),
                     "--wait",
-                    decimal(patience(missing.shop.config, missing.guess), 0)};
+                    decimal(patience(missing.store.config, missing.guess), 0)};
     if (!may_compile) command.argv.emplace_back("--only-fetch");
     command.argv.insert(command.argv.end(), m_to_compile.begin(), m_to_compile.end());
     CompilePlan plan;
@@ -86,12 +86,12 @@ RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_c
 // Ends the conversation: from here on, the look-up is a miss.
 void RemoteEntry::give_up(const std::string& reason) {
     m_socket = UniqueFd();
-    ++m_missing.shop.counters.remote_skipped;
-    m_problem = m_missing.shop.config.remote_helper + ": " + reason;
+    ++m_missing.store.counters.remote_skipped;
+    m_problem = m_missing.store.config.remote_helper + ": " + reason;
     say_once("remote " + reason,
              std::string(m_to_compile.empty() ? "the remote caches (" LAZYCK_ENV_REMOTE ") are"
                                               : "the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") is") +
-                 " not asked for " + m_missing.subject.words + ": " + m_missing.shop.config.remote_helper + ": " +
+                 " not asked for " + m_missing.subject.words + ": " + m_missing.store.config.remote_helper + ": " +
                  reason,
              {"", m_missing.subject});
 }
@@ -144,10 +144,10 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
         }
         if (begins(line, "failed", m_failure)) return Answer::failed;
         if (begins(line, "refused", text)) {
-            ++m_missing.shop.counters.remote_refused;
+            ++m_missing.store.counters.remote_refused;
             say(Level::warn, text, {"", m_missing.subject});
         } else if (begins(line, "skipped", text)) {
-            ++m_missing.shop.counters.remote_skipped;
+            ++m_missing.store.counters.remote_skipped;
             m_problem = text;
             say_once("remote " + text, text, {"", m_missing.subject});
         } else if (begins(line, "note info", text)) {
@@ -182,27 +182,21 @@ void RemoteEntry::fail_there() {
     const bool is_final = begins(m_failure, "final", reason);
     if (!is_final) begins(m_failure, "passing", reason);
     keep_log("");
-    const std::string log = m_missing.cache.log_path(m_key);
-    const std::string message = "lazyck: cannot compile blob '" + visible(m_missing.subject.blob) + "' for " +
-                                m_missing.subject.arch + ": " + visible(reason) +
-                                "\n  (by the compile service that " LAZYCK_ENV_REMOTE_COMPILE " names)\n  log: " + log;
-    const FailureParts parts = {m_missing.subject.blob, log, ""};
-    if (!is_final) fail(message, parts);
-    fail<PermanentFailure>(
-        message + "\n  later calls in this process will not try again, unless it calls lazyck_clear_failures()", parts);
+    m_missing.fail(visible(reason) + "\n  (by the compile service that " LAZYCK_ENV_REMOTE_COMPILE " names)",
+                   {is_final});
 }
 
-UniqueFd RemoteEntry::fetch(const Strings& symbols) {
+UniqueFd RemoteEntry::fetch() {
     Answer answer = next_answer();
     for (unsigned bad = 0; answer == Answer::hit; ++bad, answer = next_answer()) {
         UniqueFd file = open_at(m_staging.fd(), k_fetched, O_RDWR);
-        const std::string fault = file ? find_entry_fault(file.get(), m_key, symbols) : system_text(errno);
+        const std::string fault = file ? find_entry_fault(file.get(), m_key, m_missing.symbols) : system_text(errno);
         if (fault.empty()) {
             struct stat st;
             const bool is_ours = fstat(file.get(), &st) == 0 && fchmod(file.get(), (st.st_mode & 0755) | 0600) == 0;
             if (!is_ours || fsync(file.get()) != 0) fail_system("cannot keep what was fetched", errno);
             const std::string path = m_missing.cache.entry_path(m_key);
-            ++m_missing.shop.counters.remote_hits;
+            ++m_missing.store.counters.remote_hits;
             if (!m_key.is_text) {
                 keep_log("[fetched from " + visible(m_label) + "]\n");
                 publish(m_staging.fd(), k_fetched, path);
@@ -210,7 +204,7 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
             send("kept " + path);
             return file;
         }
-        ++m_missing.shop.counters.remote_refused;
+        ++m_missing.store.counters.remote_refused;
         say(Level::warn, "what " + m_label + " has for " + m_missing.subject.words + " is refused: " + fault,
             {"", m_missing.subject});
         send("bad " + fault.substr(0, k_longest_answer / 2));
@@ -224,19 +218,19 @@ UniqueFd RemoteEntry::fetch(const Strings& symbols) {
 void RemoteEntry::made(const std::string& path) { send("made " + path); }
 
 std::unique_ptr<RemoteEntry> ask_remotes(const Missing& missing, const EntryKey& key, bool may_compile) {
-    if (!missing.shop.config.has_remote) return nullptr;
-    return std::make_unique<RemoteEntry>(missing, key, may_compile && !missing.shop.jit.is_forbidden());
+    if (!missing.store.config.has_remote) return nullptr;
+    return std::make_unique<RemoteEntry>(missing, key, may_compile && !missing.store.jit.is_forbidden());
 }
 
 UniqueFd compile_at_service(const Missing& missing, std::string& origin, std::string& problem) {
-    Strings words = {"--from", missing.shop.places.library, "--expect", decimal(missing.guess.blob.seconds, 0)};
-    if (missing.manifest.has_arch_flags(missing.blob.recipe)) {
+    Strings words = {"--from", missing.store.places.library, "--expect", decimal(missing.guess.blob.seconds, 0)};
+    if (missing.at.manifest.has_arch_flags(missing.blob.recipe)) {
         for (const std::string& arch : missing.key.archs) words.insert(words.end(), {"--arch", arch});
     }
     words.insert(words.end(), {"--", missing.blob.name});
     RemoteEntry service(missing, missing.key, true, words);
-    UniqueFd made = service.fetch(missing.symbols);
-    origin = "remote " + service.label();
+    UniqueFd made = service.fetch();
+    origin = service.origin();
     problem = made ? "" : service.problem();
     return made;
 }

@@ -52,6 +52,10 @@ int find_write_error(int directory) {
     return errno;
 }
 
+[[noreturn]] void fail_for(const BlobRow& blob, const std::string& reason) {
+    fail("lazyck: cannot compile blob '" + visible(blob.name) + "': " + reason, {blob.name, "", ""});
+}
+
 [[noreturn]] void fail_to_read(const std::string& path, int error) {
     fail("lazyck: cannot read '" + path + "': " + system_text(error) + "; install the library again");
 }
@@ -117,7 +121,9 @@ enum class Match { no_bundle, other_build, this_build };
 
 // Returns whether the bundle at `root` is the library's, by what the bundle says of itself. Its
 // files are checked before each compile.
-Match match_of(const std::string& root, const ManifestView& manifest, const BlobRow& blob) {
+Match match_of(const std::string& root, const ManifestRow& at) {
+    const ManifestView& manifest = at.manifest;
+    const BlobRow blob = at.blob();
     const std::string library = file_name_of(manifest.library());
     if (!is_file(root + "/" + blob.source) && !is_file(archive_path(root, library))) return Match::no_bundle;
     const bool has_digest = manifest.contents()[0] != '\0';
@@ -139,48 +145,45 @@ Match match_of(const std::string& root, const ManifestView& manifest, const Blob
 
 // Throws CompileError if none of `roots` has any part of the library's bundle, which means that the
 // library was copied without it.
-void check_bundle(const Strings& roots, const std::string& library, const ManifestView& manifest, const BlobRow& blob) {
-    const std::string name = file_name_of(manifest.library());
-    std::string places;
-    for (const std::string& root : roots) {
+void check_bundle(const Places& places, const ManifestRow& at) {
+    const std::string name = file_name_of(at.manifest.library());
+    const BlobRow blob = at.blob();
+    std::string looked_at;
+    for (const std::string& root : places.roots) {
         struct stat st;
         const std::string place = root + "/" + name;
         if (stat(place.c_str(), &st) == 0) return;
-        places += (places.empty() ? "'" : " nor '") + visible(place) + "'";
+        looked_at += (looked_at.empty() ? "'" : " nor '") + visible(place) + "'";
     }
-    fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle of '" + visible(library) +
-             "', which has its source, is not at " + places + "; copy lazyck/" + visible(name) +
-             " of the build's install dir to " + visible(roots.front() + "/" + name) +
-             ", or name the directory that holds " + visible(name) + " with " LAZYCK_ENV_ROOT,
-         {blob.name, "", ""});
+    fail_for(blob, "the bundle of '" + visible(places.library) + "', which has its source, is not at " + looked_at +
+                       "; copy lazyck/" + visible(name) + " of the build's install dir to " +
+                       visible(places.roots.front() + "/" + name) + ", or name the directory that holds " +
+                       visible(name) + " with " LAZYCK_ENV_ROOT);
 }
 
 // Returns the root whose bundle is the library's own, or the first root if none has a bundle.
 // Throws CompileError if there are only bundles of other builds: their sources must not be cached
 // under this build's key.
-std::string root_of_blob(const Strings& roots, const std::string& library, const ManifestView& manifest,
-                         const BlobRow& blob) {
-    if (roots.empty()) {
-        fail("lazyck: cannot compile blob '" + visible(blob.name) + "': its bundle is beside the file of " +
-                 visible(manifest.library()) +
-                 ", whose place is unknown (without /proc it is known only if it was loaded by an absolute path);"
-                 " name the directory that holds the bundle with " LAZYCK_ENV_ROOT,
-             {blob.name, "", ""});
+std::string root_of_blob(const Places& places, const ManifestRow& at) {
+    const BlobRow blob = at.blob();
+    if (places.roots.empty()) {
+        fail_for(blob,
+                 "its bundle is beside the file of " + visible(at.manifest.library()) +
+                     ", whose place is unknown (without /proc it is known only if it was loaded by an absolute path);"
+                     " name the directory that holds the bundle with " LAZYCK_ENV_ROOT);
     }
     std::string other;
-    for (const std::string& root : roots) {
-        const Match match = match_of(root, manifest, blob);
+    for (const std::string& root : places.roots) {
+        const Match match = match_of(root, at);
         if (match == Match::this_build) return root;
         if (match == Match::other_build) other = root;
     }
     if (other.empty()) {
-        check_bundle(roots, library, manifest, blob);
-        return roots.front();  // the compile reports what is missing
+        check_bundle(places, at);
+        return places.roots.front();  // the compile reports what is missing
     }
-    fail("lazyck: cannot compile blob '" + visible(blob.name) + "': the bundle at '" + other +
-             "' is of another build of " + manifest.library() + " than '" + library +
-             "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT,
-         {blob.name, "", ""});
+    fail_for(blob, "the bundle at '" + other + "' is of another build of " + at.manifest.library() + " than '" +
+                       places.library + "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT);
 }
 
 // Checks that the source's path does not lead out of the bundle.
@@ -231,9 +234,9 @@ std::string library_in(const std::string& directory, const ManifestView& manifes
 // Returns the root of a bundle in `cache` that has the contents of the archive at `path`. The
 // archive is unpacked if that bundle is missing, if it lacks the blob's source, or if its contents
 // changed. A bundle that was found good is not checked again in this process. Needs tar and gzip.
-std::string Sources::unpacked(const std::string& path, const ManifestView& manifest, const BlobRow& blob,
-                              Cache& cache) {
-    const std::string library = file_name_of(manifest.library()), digest = digest_of(path);
+std::string Sources::unpacked(const std::string& path, const ManifestRow& at, Cache& cache) {
+    const std::string library = file_name_of(at.manifest.library()), digest = digest_of(path);
+    const BlobRow blob = at.blob();
     const std::string place = cache.make_own_directory(LAZYCK_CACHE_BUNDLES) + "/" + digest;
     const auto is_known_good = [&] {
         const std::lock_guard<std::mutex> guard(m_known->mutex);
@@ -243,7 +246,7 @@ std::string Sources::unpacked(const std::string& path, const ManifestView& manif
     // cut. Later changes are detected at the compile, as in any bundle.
     const auto is_made = [&] {
         return is_whole(place, library) && is_file(place + "/" + blob.source) &&
-               (is_known_good() || m_known->contents.find_fault(place, manifest, blob).empty());
+               (is_known_good() || m_known->contents.find_fault(place, at.manifest, blob).empty());
     };
     if (!is_made()) {
         const BlobLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/bundle-" + digest + ".lock",
@@ -279,36 +282,35 @@ void remove_unused_bundles(const Directory& root) {
     }
 }
 
-SourceFile Sources::find(const ManifestView& manifest, const BlobRow& blob, Cache& cache) {
+SourceFile Sources::find(const ManifestRow& at, Cache& cache) {
+    const BlobRow blob = at.blob();
     check_stays_inside(blob);
     if (blob.source[0] == '/') return {m_places.roots.empty() ? "" : m_places.roots[0], blob.source, false};
-    std::string root = root_of_blob(m_places.roots, m_places.library, manifest, blob);
-    const std::string archive = archive_path(root, file_name_of(manifest.library()));
+    std::string root = root_of_blob(m_places, at);
+    const std::string archive = archive_path(root, file_name_of(at.manifest.library()));
     if (!is_file(root + "/" + blob.source) && is_file(archive)) {
         if (is_privileged()) check_way(blob, archive);
-        root = unpacked(archive, manifest, blob, cache);
+        root = unpacked(archive, at, cache);
     }
     return {root, root + "/" + blob.source, true};
 }
 
-void Sources::check(const SourceFile& source, const ManifestView& manifest, const BlobRow& blob) {
-    const auto refuse = [&](const std::string& reason, const std::string& remedy) {
-        fail("lazyck: cannot compile blob '" + visible(blob.name) + "': " + reason + "\n  " + remedy,
-             {blob.name, "", ""});
-    };
-    if (!is_file(source.path))
-        refuse("its source '" + source.path + "' is not there", LAZYCK_ENV_ROOT " names the library's bundle");
-    if (is_privileged()) check_way(blob, source.path);
-    const std::string fault = source.is_in_bundle ? m_known->contents.find_fault(source.root, manifest, blob) : "";
-    if (!fault.empty()) {
-        refuse("the bundle is not as it was when the library was built: " + fault,
-               "the result would go into the cache under a key that it does not match; install the library again,"
-               " or build it again with the change");
+void Sources::check(const SourceFile& source, const ManifestRow& at) {
+    const BlobRow blob = at.blob();
+    if (!is_file(source.path)) {
+        fail_for(blob,
+                 "its source '" + source.path + "' is not there\n  " LAZYCK_ENV_ROOT " names the library's bundle");
     }
+    if (is_privileged()) check_way(blob, source.path);
+    const std::string fault = source.is_in_bundle ? m_known->contents.find_fault(source.root, at.manifest, blob) : "";
+    if (fault.empty()) return;
+    fail_for(blob, "the bundle is not as it was when the library was built: " + fault +
+                       "\n  the result would go into the cache under a key that it does not match; install the library"
+                       " again, or build it again with the change");
 }
 
-std::string Sources::find_change(const SourceFile& source, const ManifestView& manifest, const BlobRow& blob) {
-    return source.is_in_bundle ? m_known->contents.find_fault(source.root, manifest, blob, true) : "";
+std::string Sources::find_change(const SourceFile& source, const ManifestRow& at) {
+    return source.is_in_bundle ? m_known->contents.find_fault(source.root, at.manifest, at.blob(), true) : "";
 }
 
 void Sources::after_fork_in_child() {

@@ -50,11 +50,11 @@ class Sources {
 
     // Returns where the blob's source is. The sources of an archived bundle are unpacked into
     // `cache`. Throws CompileError.
-    SourceFile find(const ManifestView& manifest, const BlobRow& blob, Cache& cache);
+    SourceFile find(const ManifestRow& at, Cache& cache);
     // Throws CompileError unless the source is fit to be compiled.
-    void check(const SourceFile& source, const ManifestView& manifest, const BlobRow& blob);
+    void check(const SourceFile& source, const ManifestRow& at);
     // Returns what the compiler read that changed since the build, or an empty string.
-    std::string find_change(const SourceFile& source, const ManifestView& manifest, const BlobRow& blob);
+    std::string find_change(const SourceFile& source, const ManifestRow& at);
 
     // Leaks what is known of the bundle: its locks may be held by threads that the child does not
     // have.
@@ -69,7 +69,7 @@ class Sources {
         std::set<std::string> good;  // roots of unpacked bundles
     };
 
-    std::string unpacked(const std::string& path, const ManifestView& manifest, const BlobRow& blob, Cache& cache);
+    std::string unpacked(const std::string& path, const ManifestRow& at, Cache& cache);
     std::string digest_of(const std::string& path);
 
     const Places& m_places;

@@ -9,10 +9,13 @@
 
 #include "base/failure.h"
 #include "cache/packs.h"
+#include "cache/texts.h"
 #include "platform/elf_view.h"
+#include "platform/files.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
-#include "store/local_compile.h"
+#include "store/missing.h"
+#include "store/remote.h"
 #include "store/trim.h"
 
 namespace lazyck::rt {
@@ -33,102 +36,208 @@ void quarantine(const std::string& path, const std::string& problem, const Subje
 
 }  // namespace
 
-Guess Store::expected_cost(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    const EntryKey key = shop.lookup.key_of(manifest, manifest.blob(index), archs);
-    return shop.lookup.guess(manifest, shop.lookup.caches(manifest)->own()->costs(key));
+std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
+    const std::lock_guard<std::mutex> guard(mutex);
+    if (m_caches) return m_caches;
+    Strings tiers = config.cache_path;
+    for (const std::string& root : places.roots) tiers.push_back(root + "/" LAZYCK_BUNDLE_CACHE);
+    const std::string& given = m_given.empty() ? config.cache_dir : m_given;
+    std::string name = config.name.empty() ? manifest.cache_name() : config.name;
+    if (name.empty()) name = LAZYCK_DEFAULT_CACHE_NAME;
+    const auto find = [library = places.library, manifest] { return find_packs(library, manifest); };
+    m_caches = std::make_shared<Caches>(given, config.caches, name, tiers, find);
+    return m_caches;
+}
+
+EntryKey Store::key_of(const ManifestRow& at, const Strings& archs) const {
+    const ManifestView& manifest = at.manifest;
+    const BlobRow blob = at.blob();
+    return {manifest.shelf(), blob.name,         blob.digest, archs, manifest.recipe_toolchain_id(blob.recipe),
+            config.salt,      manifest.machine()};
+}
+
+std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs) {
+    const BlobRow blob = at.blob();
+    const EntryKey key = key_of(at, archs);
+    const Strings symbols = at.manifest.symbols_of(blob);
+    std::optional<Entry> found;
+    caches(at.manifest)->search([&](Cache& cache) {
+        EntryLookup here;
+        try {
+            here = look_up_entry(cache, key, symbols);
+        } catch (const CompileError& e) {
+            if (!cache.is_tier()) throw;
+            say_once(cache.root(), e.what());
+            return false;
+        }
+        if (here.state == EntryState::ready) {
+            ++counters.hits;
+            if (is_said(Level::debug)) {
+                const Subject subject = subject_of(at.manifest, blob, key.arch_label());
+                say(Level::debug, "found " + subject.words + ": " + here.entry.path, {"hit", subject});
+            }
+            here.entry.origin = cache.is_tier() ? "tier " + cache.root() : "cache";
+            found = std::move(here.entry);
+            return true;
+        }
+        if (here.state == EntryState::damaged && cache.is_tier()) {
+            const std::string path = cache.entry_path(key);
+            say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); skipped",
+                     {"damaged", subject_of(at.manifest, blob, key.arch_label())});
+        }
+        return false;
+    });
+    return found;
+}
+
+bool Store::is_cached(const ManifestRow& at, const Strings& archs, std::string& path) {
+    const EntryKey key = key_of(at, archs);
+    const auto caches = this->caches(at.manifest);
+    path = caches->own()->entry_path(key);
+    return caches->search([&](Cache& cache) {
+        try {
+            const EntryLookup found = look_up_entry(cache, key, at.manifest.symbols_of(at.blob()));
+            if (found.state != EntryState::ready) return false;
+            path = found.entry.path;
+            return true;
+        } catch (const CompileError&) {
+            // The entry is whole but unsuitable for the library, or its directory is refused. An
+            // attempt to load it reports more.
+            return false;
+        }
+    });
+}
+
+UniqueFd Store::find_text(const ManifestView& manifest, const EntryKey& text, const Strings& symbols) {
+    UniqueFd found;
+    caches(manifest)->search([&](Cache& cache) {
+        try {
+            found = rt::find_text(cache, text, symbols);
+        } catch (const CompileError& e) {
+            say_once(cache.root() + " texts", e.what());
+        }
+        return static_cast<bool>(found);
+    });
+    return found;
+}
+
+Guess Store::guess(const ManifestView& manifest, const Costs& costs) const {
+    for (const std::string& root : places.roots) {
+        const std::string shipped = root + "/" + manifest.library() + "/" LAZYCK_BUNDLE_COSTS;
+        if (is_file(shipped)) return costs.guess(shipped);
+    }
+    return costs.guess();
+}
+
+std::string Store::history(const ManifestView& manifest) {
+    const auto caches = this->caches(manifest);
+    const auto places = caches->to_read();
+    return places.empty() || places[0]->is_tier() ? "" : places[0]->history_path();
+}
+
+void Store::set_cache_dir(const std::string& path) {
+    if (path.empty()) fail("lazyck: lazyck_set_cache_dir needs a path");
+    const std::string root = cache_root(path, "lazyck_set_cache_dir: ");
+    prepare_cache_root(root);
+    const std::lock_guard<std::mutex> guard(mutex);
+    m_given = root;
+    m_caches.reset();
+}
+
+void Store::forget_bad_places() {
+    const std::lock_guard<std::mutex> guard(mutex);
+    if (m_caches) m_caches->forget_bad_places();
+}
+
+Guess Store::expected_cost(const ManifestRow& at, const Strings& archs) {
+    return guess(at.manifest, caches(at.manifest)->own()->costs(key_of(at, archs)));
 }
 
 void Store::close() {
-    shop.events.close();
-    m_copies->close();
-    shop.lookup.close();
+    events.close();
+    named_copies->close();
+    const std::lock_guard<std::mutex> guard(mutex);
+    if (m_caches) m_caches->close();
 }
 
 void Store::before_fork() {
-    shop.mutex.lock();
-    shop.events.before_fork();
+    mutex.lock();
+    events.before_fork();
 }
 
 void Store::after_fork_in_parent() {
-    shop.events.after_fork_in_parent();
-    shop.mutex.unlock();
+    events.after_fork_in_parent();
+    mutex.unlock();
 }
 
 void Store::after_fork_in_child() {
-    shop.events.after_fork_in_child();
-    shop.sources.after_fork_in_child();
-    shop.permits.after_fork_in_child();
-    shop.lookup.after_fork_in_child();
-    // The copies are leaked, too: their lock may be held by a thread that the child does not have.
-    static_cast<void>(m_copies.release());
-    m_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
-    shop.mutex.unlock();
+    events.after_fork_in_child();
+    sources.after_fork_in_child();
+    permits.after_fork_in_child();
+    // The caches and the copies are leaked: their locks may be held by threads that the child does
+    // not have.
+    static_cast<void>(new std::shared_ptr<Caches>(m_caches));
+    m_caches.reset();
+    static_cast<void>(named_copies.release());
+    named_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
+    mutex.unlock();
 }
 
-bool Store::is_cached(const ManifestView& manifest, std::uint32_t index, const Strings& archs, std::string& path) {
-    const BlobRow blob = manifest.blob(index);
-    return shop.lookup.is_cached(manifest, blob, shop.lookup.key_of(manifest, blob, archs), path);
+Entry Store::obtain(const ManifestRow& at, const Strings& archs) {
+    if (std::optional<Entry> found = find(at, archs)) return std::move(*found);
+    return make(at, archs);
 }
 
-Entry Store::obtain(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    if (std::optional<Entry> found = find(manifest, index, archs)) return std::move(*found);
-    return make(manifest, index, archs);
-}
-
-std::optional<Entry> Store::find(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    const BlobRow blob = manifest.blob(index);
-    return shop.lookup.find(manifest, blob, shop.lookup.key_of(manifest, blob, archs));
-}
-
-Entry Store::make(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    const BlobRow blob = manifest.blob(index);
-    const EntryKey key = shop.lookup.key_of(manifest, blob, archs);
-    const auto caches = shop.lookup.caches(manifest);
-    ++shop.counters.misses;
-    const Strings mismatches = explain_mismatches(caches->packs(), shop.places.library, manifest);
+Entry Store::make(const ManifestRow& at, const Strings& archs) {
+    ++counters.misses;
+    const auto caches = this->caches(at.manifest);
+    const Strings mismatches = explain_mismatches(caches->packs(), places.library, at.manifest);
+    std::string service_problem;
     try {
-        if (shop.jit.is_forbidden() && !shop.config.has_remote) fail_frozen(blob, key, *caches->own());
-        if (!shop.jit.is_forbidden()) {
+        if (jit.is_forbidden() && !config.has_remote) fail_frozen(at, archs, *caches->own());
+        if (!jit.is_forbidden()) {
             for (const std::string& sentence : mismatches) say_once(sentence, sentence);
         }
-        return *make_somewhere(manifest, blob, key, true, *caches);
+        return *make_somewhere(at, archs, true, service_problem);
     } catch (const PermanentFailure&) {
         throw;
     } catch (const CompileError& e) {
-        if (mismatches.empty()) throw;
-        fail(std::string(e.what()) + "\n  " + join(mismatches, "\n  "), {e.blob(), e.log(), e.command()});
+        std::string more;
+        if (!service_problem.empty())
+            more = "\n  nor did the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") compile it: " + service_problem;
+        for (const std::string& sentence : mismatches) more += "\n  " + sentence;
+        if (more.empty()) throw;
+        fail(e.what() + more, {e.blob(), e.log(), e.command()});
     }
 }
 
-std::optional<Entry> Store::fetch(const ManifestView& manifest, std::uint32_t index, const Strings& archs) {
-    if (!shop.config.has_remote) return std::nullopt;
-    const BlobRow blob = manifest.blob(index);
-    return make_somewhere(manifest, blob, shop.lookup.key_of(manifest, blob, archs), false,
-                          *shop.lookup.caches(manifest));
+std::optional<Entry> Store::fetch(const ManifestRow& at, const Strings& archs) {
+    std::string service_problem;
+    return config.has_remote ? make_somewhere(at, archs, false, service_problem) : std::nullopt;
 }
 
-bool Store::goes_by_kernel(const ManifestView& manifest, std::uint32_t index) {
-    if (!manifest.has_parts(index) || shop.config.by_kernel == ByKernelChoice::never) return false;
-    if (shop.config.by_kernel == ByKernelChoice::always) return true;
-    return shop.lookup.caches(manifest)->own()->by_kernel(manifest.shelf(), manifest.blob(index).name).is_cheaper();
+bool Store::goes_by_kernel(const ManifestRow& at) {
+    if (!at.manifest.has_parts(at.index) || config.by_kernel == ByKernelChoice::never) return false;
+    if (config.by_kernel == ByKernelChoice::always) return true;
+    return caches(at.manifest)->own()->by_kernel(at.manifest.shelf(), at.blob().name).is_cheaper();
 }
 
-void Store::refuse_by_kernel(const ManifestView& manifest, std::uint32_t index) {
-    shop.lookup.caches(manifest)->own()->by_kernel(manifest.shelf(), manifest.blob(index).name).add("refused 0");
+void Store::refuse_by_kernel(const ManifestRow& at) {
+    caches(at.manifest)->own()->by_kernel(at.manifest.shelf(), at.blob().name).add("refused 0");
 }
 
 // Compiles in the next place if a cache cannot be written.
-std::optional<Entry> Store::make_somewhere(const ManifestView& manifest, const BlobRow& blob, const EntryKey& key,
-                                           bool may_compile, Caches& caches) {
+std::optional<Entry> Store::make_somewhere(const ManifestRow& at, const Strings& archs, bool may_compile,
+                                           std::string& service_problem) {
+    const auto caches = this->caches(at.manifest);
     bool was_cleaned = false, was_short_of_memory = false;
-    std::string service_problem;
     while (true) {
-        const std::shared_ptr<Cache> cache = m_may_stand_in ? caches.to_write() : caches.own();
+        const std::shared_ptr<Cache> cache = m_may_stand_in ? caches->to_write() : caches->own();
         try {
-            return make_in_turn(Missing(shop, manifest, blob, key, *cache), may_compile, service_problem);
+            return make_in_turn(Missing(*this, at, archs, *cache), may_compile, service_problem);
         } catch (const OutOfMemory&) {
             if (std::exchange(was_short_of_memory, true)) throw;
-            const Subject subject = subject_of(manifest, blob, key.arch_label());
+            const Subject subject = subject_of(at.manifest, at.blob(), key_of(at, archs).arch_label());
             say(Level::warn,
                 "the compiler of " + subject.words + " ran out of memory: retrying when twice as much is free",
                 {"retry", subject});
@@ -136,14 +245,7 @@ std::optional<Entry> Store::make_somewhere(const ManifestView& manifest, const B
             if (!m_may_stand_in || !is_of_place(e.error())) throw;
             // Another process has emptied the cache meanwhile. Its directories are created again.
             if ((e.error() == ENOENT || e.error() == ESTALE) && !std::exchange(was_cleaned, true)) continue;
-            caches.pass_over(cache, e);
-        } catch (const PermanentFailure&) {
-            throw;
-        } catch (const CompileError& e) {
-            if (service_problem.empty()) throw;
-            fail(std::string(e.what()) +
-                     "\n  nor did the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") compile it: " + service_problem,
-                 {e.blob(), e.log(), e.command()});
+            caches->pass_over(cache, e);
         }
     }
 }
@@ -157,63 +259,54 @@ std::optional<Entry> Store::make_in_turn(const Missing& missing, bool may_compil
         return there.state == EntryState::ready;
     };
     double begin = now_seconds();
-    const BlobLock lock(cache.lock_path(missing.key), missing.subject, patience(shop.config, missing.guess), look_up);
+    const BlobLock lock(cache.lock_path(missing.key), missing.subject, patience(config, missing.guess), look_up);
     missing.tell_wait("another process's compile", begin);
     // Another process may have published it since the last look.
     if (there.state == EntryState::ready || look_up()) return std::move(there.entry);
     if (there.state == EntryState::damaged) {
-        ++shop.counters.damaged;
+        ++counters.damaged;
         quarantine(missing.path, there.problem, missing.subject);
     }
     begin = now_seconds();
     const std::unique_ptr<RemoteEntry> remote = ask_remotes(missing, missing.key, may_compile);
-    std::string origin;
-    if (UniqueFd fetched = fetch(missing, remote.get(), may_compile, origin, service_problem)) {
-        missing.tell_wait(origin, begin);
-        EntryLookup found = read_entry(std::move(fetched), cache, missing.key, missing.symbols);
-        if (found.state != EntryState::ready)
-            fail("lazyck: '" + missing.path + "' was fetched and is damaged: " + found.problem);
-        found.entry.origin = origin;
-        bound(cache);
-        return std::move(found.entry);
-    }
-    if (remote) missing.tell_wait("the remote caches", begin);
-    if (!may_compile) return std::nullopt;
-    if (shop.jit.is_forbidden()) fail_frozen(missing.blob, missing.key, cache);
-    LocalCompile compile(missing);
-    Entry entry = compile.run();
-    if (remote) remote->made(missing.path);
-    compile.send_text();
-    bound(cache);
-    return entry;
-}
-
-UniqueFd Store::fetch(const Missing& missing, RemoteEntry* remote, bool may_compile, std::string& origin,
-                      std::string& service_problem) {
-    UniqueFd fetched = remote != nullptr ? remote->fetch(missing.symbols) : UniqueFd();
-    if (fetched) {
-        origin = "remote " + remote->label();
-    } else if (may_compile && !shop.jit.is_forbidden() && !shop.config.compile_service.empty()) {
+    UniqueFd fetched = remote ? remote->fetch() : UniqueFd();
+    std::string origin = fetched ? remote->origin() : "";
+    if (!fetched && may_compile && !jit.is_forbidden() && !config.compile_service.empty()) {
         fetched = compile_at_service(missing, origin, service_problem);
-        if (fetched && remote != nullptr) remote->made(missing.path);
+        if (fetched && remote) remote->made(missing.path);
     }
-    return fetched;
+    if (fetched) {
+        missing.tell_wait(origin, begin);
+        there = read_entry(std::move(fetched), cache, missing.key, missing.symbols);
+        if (there.state != EntryState::ready)
+            fail("lazyck: '" + missing.path + "' was fetched and is damaged: " + there.problem);
+        there.entry.origin = origin;
+    } else {
+        if (remote) missing.tell_wait("the remote caches", begin);
+        if (!may_compile) return std::nullopt;
+        if (jit.is_forbidden()) fail_frozen(missing.at, missing.key.archs, cache);
+        there.entry = compile_entry(missing, remote.get());
+    }
+    bound(cache);
+    return std::move(there.entry);
 }
 
 // Keeps the cache below its largest size, by an occasional trim. The caller has its entry, so a
 // failure here is only reported.
 void Store::bound(Cache& cache) {
-    if (shop.config.cache_max_kib <= 0) return;
+    if (config.cache_max_kib <= 0) return;
     try {
-        trim_now_and_then(cache.root(), static_cast<std::uint64_t>(shop.config.cache_max_kib) * 1024);
+        trim_now_and_then(cache.root(), static_cast<std::uint64_t>(config.cache_max_kib) * 1024);
     } catch (const std::exception& e) {
         say(Level::warn, std::string("cannot trim the cache: ") + e.what());
     }
 }
 
-void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) const {
+void Store::fail_frozen(const ManifestRow& at, const Strings& archs, Cache& cache) const {
+    const BlobRow blob = at.blob();
+    const EntryKey key = key_of(at, archs);
     const EntryLookup found = look_up_entry(cache, key, {});
-    Strings command = {"lazyck", "prebuild", "build", "--manifest", shop.places.library};
+    Strings command = {"lazyck", "prebuild", "build", "--manifest", places.library};
     const bool is_for_gpus = !key.archs.empty() && key.archs != Strings{machine_name(key.machine)};
     // --gpu-archs would make an entry for each of several archs; LAZYCK_ARCHS makes one for all.
     const bool is_joint = is_for_gpus && key.archs.size() > 1;
@@ -222,10 +315,9 @@ void Store::fail_frozen(const BlobRow& blob, const EntryKey& key, Cache& cache) 
     command.emplace_back(blob.name);
     const std::string state = found.state == EntryState::damaged ? "is damaged (" + found.problem + ")" : "is missing";
     fail("lazyck: blob '" + visible(blob.name) + "' for " + key.arch_label() + " " + state + " in the cache '" +
-             cache.root() + (shop.config.has_remote ? "' and in the remote caches, and " : "', and ") +
-             shop.jit.forbidden_by() + " forbids compiling it\n  looked for: " + cache.entry_path(key) +
-             "\n  to build it: " + LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + setting +
-             shell_join(command),
+             cache.root() + (config.has_remote ? "' and in the remote caches, and " : "', and ") + jit.forbidden_by() +
+             " forbids compiling it\n  looked for: " + cache.entry_path(key) + "\n  to build it: " +
+             LAZYCK_ENV_CACHE_DIR "=" + shell_quote(cache.root()) + " " + setting + shell_join(command),
          {blob.name, "", ""});
 }
 

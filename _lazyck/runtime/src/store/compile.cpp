@@ -1,0 +1,459 @@
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+
+#include "base/failure.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "bundle/arch.h"
+#include "bundle/recipe.h"
+#include "cache/texts.h"
+#include "lazyck_abi.h"
+#include "platform/process.h"
+#include "platform/staging.h"
+#include "store/missing.h"
+#include "store/private_names.h"
+#include "store/remote.h"
+#include "store/store.h"
+
+namespace lazyck::rt {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr char k_object[] = "blob.o";  // output of a compile step that a link step follows
+constexpr char k_product[] = "blob.so";
+constexpr std::size_t k_longest_cost = 200;
+constexpr std::size_t k_longest_output = 16 << 20;  // a compiler's first error stands before that
+constexpr double k_least_worth_a_text = 4;          // seconds of a compile; computing the text takes half a second
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// An ending that nobody saw counts as the compiler's own failure if the output says what is wrong.
+CommandEnd end_of(const Outcome& outcome, const std::string& output) {
+    if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, 0, output};
+    if (outcome.has_timed_out) return {};
+    return {outcome.signal == 0, outcome.exit_status, outcome.signal, output};
+}
+
+// One compile. The permits are held as long as this object exists.
+class Compilation {
+ public:
+    // Finds the source. Throws CompileError.
+    explicit Compilation(const Missing& missing)
+        : m_missing(missing),
+          m_store(missing.store),
+          m_recipe(missing.at.manifest.recipe(missing.blob.recipe)),
+          m_source(m_store.sources.find(missing.at, missing.cache)) {
+        m_store.sources.check(m_source, missing.at);
+        m_values.source =
+            m_source.is_in_bundle ? std::string(LAZYCK_BUNDLE_LINK) + "/" + missing.blob.source : m_source.path;
+        m_values.name = hash(missing.key.library + '\n' + missing.blob.name).hex().substr(0, 16);
+        m_values.library = m_store.places.library;
+        m_values.kernel = kernel_of(missing.blob);
+        m_values.archs = missing.key.archs;
+        m_values.launcher = m_store.config.launcher;
+        // The names are relative, so that the command works in any directory in which it is
+        // repeated.
+        m_values.object = k_object;
+        m_values.output = k_product;
+        if (!m_source.root.empty()) m_values.root = LAZYCK_BUNDLE_LINK;
+        // A launcher finds its cached objects by the command, so the command is not changed for it.
+        if (m_store.config.has_preambles && m_values.launcher.empty() && m_values.kernel.empty())
+            m_preamble = Preambles::find(missing, m_source);
+    }
+
+    // Waits for permits, compiles the entry, and returns it, published.
+    Entry run(RemoteEntry* remote) {
+        take_permits();
+        Event event("compile", m_missing.subject);
+        event.expected = m_missing.guess.blob.seconds;
+        Span span(m_store.events, event, m_missing.cache.history_path());
+        m_start = Clock::now();
+        UniqueFd output;
+        try {
+            prepare();
+            output = compile();
+        } catch (const std::exception& e) {
+            report(e, span.event());
+            throw;
+        }
+        const double seconds = m_is_taken_over ? 0 : seconds_since(m_start);
+        if (m_is_preamble_refused) give_up_preamble(m_preamble);
+        if (m_is_taken_over) {
+            ++m_store.counters.hits;
+            span.event().kind = "wait";
+            span.event().what = "its text, which has an entry already";
+        } else {
+            m_missing.costs.add({seconds, m_peak_kib});
+            m_store.counters.compile_ns += static_cast<std::uint64_t>(seconds * 1e9);
+            ++m_store.counters.compiles;
+            span.event().peak_kib = m_peak_kib;
+        }
+        // The entry is read through its descriptor, since another process may have emptied the
+        // cache meanwhile.
+        EntryLookup found = read_entry(std::move(output), m_missing.cache, m_missing.key, m_missing.symbols);
+        if (found.state != EntryState::ready) {
+            span.event().what = found.problem;
+            fail("lazyck: the cache entry '" + m_missing.path + "' was compiled and is damaged (" + found.problem +
+                 "); is the file system broken?");
+        }
+        span.event().size = found.entry.file->size();
+        span.succeed();
+        found.entry.origin = m_is_taken_over ? "text" : "compiled";
+        found.entry.seconds = seconds;
+        found.entry.peak_kib = m_peak_kib;
+        if (remote != nullptr) remote->made(m_missing.path);
+        // The remote caches that lacked the entry of this text get it, too, under the text's key.
+        if (m_remote_text && !m_is_taken_over) m_remote_text->made(m_missing.path);
+        return std::move(found.entry);
+    }
+
+ private:
+    // Takes one permit of this process and one of the host. If others are left, a HIP blob takes a
+    // second one of the process, to do two things at the same time.
+    void take_permits() {
+        const double begin = now_seconds();
+        const std::string host_unit = host_unit_of(m_missing.blob);
+        m_permit.emplace(m_store.permits, host_unit.empty() ? m_missing.blob.name : host_unit);
+        m_host_permit.emplace(m_missing.permit_request());
+        m_missing.tell_wait("a compile slot", begin);
+        const unsigned jobs = m_store.config.jobs;
+        if (!m_values.launcher.empty() || m_host_permit->busy() + 2 + m_store.permits.announced() > jobs) return;
+        m_beside = words_for_hip("hip-object");
+        if (!m_beside.empty() && !m_permit->takes_one_more()) m_beside.clear();
+    }
+
+    // Returns the words in front of a HIP blob's compile step that make `lazyck-unit` do `what` for
+    // it. The result is empty for other blobs.
+    Strings words_for_hip(const char* what) const {
+        if (!m_missing.blob.has_parts) return {};
+        const Strings words = m_missing.at.manifest.recipe(m_missing.blob.host_recipe).compile;
+        if (words.size() < 2 || words[1] != "hip-entry") return {};
+        RecipeValues values;
+        values.root = LAZYCK_BUNDLE_LINK;
+        RecipeRow program;
+        program.compile = {words[0]};
+        return {make_plan(program, values).compile.at(0), what, "-", m_values.source, k_object, "--"};
+    }
+
+    void prepare() {
+        m_staging.emplace(m_missing.cache.staging_prefix(m_missing.key), k_depth_of_staging);
+        m_log = open_at(m_staging->fd(), "log", O_RDWR | O_CREAT | O_APPEND);
+        if (!m_log) fail_system("cannot write '" + m_staging->path() + "/log'", errno);
+        if (!m_source.root.empty() && symlinkat(m_source.root.c_str(), m_staging->fd(), LAZYCK_BUNDLE_LINK) != 0)
+            fail_system("cannot make a link in '" + m_staging->path() + "'", errno);
+        m_values.toolchain = find_toolchain(m_recipe);
+        m_plan = make_plan(m_recipe, m_values);
+    }
+
+    // Compiles, and announces the beginning and the end. Returns the entry, open and published.
+    UniqueFd compile() {
+        const Subject& subject = m_missing.subject;
+        const double expected = m_missing.guess.blob.seconds;
+        m_has_begun = true;
+        say(Level::info,
+            "compiling " + subject.words + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."),
+            {"compile_begin", subject});
+        if (m_plan.link.empty()) {
+            run_step("compile", m_plan.compile, k_product);
+        } else {
+            if (!is_known_by_text() && !is_compiled_faster()) run_step("compile", m_plan.compile, k_object);
+            if (!m_is_taken_over) {
+                name_privately();
+                run_step("link", m_plan.link, k_product);
+            }
+        }
+        UniqueFd output = open_at(m_staging->fd(), k_product, O_RDWR | O_APPEND);
+        if (!output) fail_system("cannot open '" + m_staging->path() + "/blob.so'", errno);
+        const std::string fault = find_fault(output.get(), m_missing.key.machine, m_missing.symbols);
+        // A compiler whose end nobody saw may have been killed. One that succeeded would make the
+        // same file again.
+        if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
+        // The key says what the sources were; they were checked before the compile.
+        const std::string change = m_store.sources.find_change(m_source, m_missing.at);
+        if (!change.empty()) {
+            fail_here("the bundle was changed while it was compiled from: " + change,
+                      "the result would go into the cache under a key that it does not match", {false, 0});
+        }
+        seal_entry(output.get(), m_missing.key.id(), m_text.is_text ? m_text.id() : Digest());
+        if (!m_is_taken_over) tell_making(output.get());
+        keep_log();
+        publish(m_staging->fd(), k_product, m_missing.path);
+        if (m_text.is_text) keep_text(m_missing.cache, m_text, m_missing.key);
+        const double spent = seconds_since(m_start);
+        say(Level::info,
+            (m_is_taken_over ? "took over " : "compiled ") + subject.words + " in " + seconds_text(spent) +
+                (m_is_taken_over ? ": an existing entry was made from the same text" : ""),
+            {"compile_end", subject, spent, m_is_taken_over ? "reused" : "compiled"});
+        return output;
+    }
+
+    void report(const std::exception& e, Event& event) const {
+        // A part of a blob that fails is no error yet: the whole blob is compiled then.
+        const bool has_other_way =
+            !m_missing.at.manifest.has_slots() && m_values.kernel == host_unit_of(m_missing.blob);
+        if (m_has_begun) {
+            const std::string& words = m_missing.subject.words;
+            say(has_other_way ? Level::info : Level::error,
+                has_other_way ? words + " cannot be compiled alone: the whole blob is compiled instead"
+                              : "could not compile " + words,
+                {"compile_end", m_missing.subject, seconds_since(m_start), "failed"});
+        }
+        ++m_store.counters.failures;
+        event.what = first_line_of(e);
+        event.peak_kib = m_peak_kib;
+        // The next attempt reserves more memory.
+        if (dynamic_cast<const OutOfMemory*>(&e) == nullptr) return;
+        const long needed = memory_for(m_store.config, m_missing.guess);
+        m_missing.costs.add({m_missing.guess.blob.seconds, std::max(2 * needed, m_peak_kib)}, true);
+    }
+
+    // Ends the log with a line for _lazyck/remote/provenance.py. The entry itself has no time.
+    void tell_making(int entry) const {
+        MappedFile file;
+        if (file.map(entry) != 0) return;
+        const double now = now_seconds();
+        JsonObject made;
+        made.add_text("sha256", sha256_hex(file.data(), file.size()));
+        made.add("started", decimal(now - seconds_since(m_start), 3));
+        made.add("finished", decimal(now, 3));
+        made.add_text("host", host_name());
+        made.add_text("bundle", m_source.is_in_bundle ? m_missing.at.manifest.contents() : "");
+        made.add_text("digest", m_missing.key.digest);
+        made.add_text("toolchain", m_missing.key.toolchain_id);
+        write_all(m_log.get(), "[made " + made.text() + "]\n");
+    }
+
+    void name_privately() {
+        const UniqueFd object = open_at(m_staging->fd(), k_object, O_RDWR);
+        if (!object) fail_system("cannot open '" + m_staging->path() + "/" + k_object + "'", errno);
+        const std::string fault = give_private_names(object.get(), m_missing.at.manifest.private_names());
+        if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
+    }
+
+    // Only asks for what the compile step makes, if that is likely to be worth it.
+    bool is_known_by_text() {
+        const Guess& guess = m_missing.guess;
+        const double expected = guess.blob.seconds > 0 ? guess.blob.seconds : guess.largest.seconds;
+        const bool is_long = m_store.config.has_all_text_keys || expected <= 0 || expected >= k_least_worth_a_text;
+        Strings words = m_store.config.has_text_keys && is_long ? words_for_hip("hip-text") : Strings();
+        if (words.empty()) return false;
+        words.insert(words.end(), m_plan.compile.begin(), m_plan.compile.end());
+        run(words);
+        return m_is_taken_over;
+    }
+
+    // Tries two things at the same time with the preamble, then the preamble alone.
+    bool is_compiled_faster() {
+        if (m_plan.compile.empty()) return false;
+        const Strings faster = m_preamble.empty() ? Strings() : preamble_words(m_preamble, m_source.path);
+        const auto is_compiled_by = [&](Strings argv) {
+            argv.insert(argv.end(), m_plan.compile.begin(), m_plan.compile.end());
+            argv.insert(argv.end(), faster.begin(), faster.end());
+            const Outcome outcome = run(argv);
+            if (outcome.ending == Ending::succeeded && is_file_in(m_staging->fd(), k_object)) return true;
+            write_all(m_log.get(), "[" + outcome.text + "; the plain command:]\n");
+            return false;
+        };
+        if (!m_beside.empty() && is_compiled_by(m_beside)) return true;
+        if (faster.empty()) return false;
+        if (is_compiled_by({})) return true;
+        m_is_preamble_refused = true;
+        return false;
+    }
+
+    // Returns whether `argv` is a command of `lazyck-unit` that asks for what was made of a text
+    // (units/src/units.h).
+    bool asks(const Strings& argv) const {
+        if (!m_store.config.has_text_keys || !m_values.launcher.empty() || argv.size() < 2) return false;
+        return argv[1] == "kernel" || argv[1] == "hip-kernel" || argv[1] == "entry" || argv[1] == "hip-text";
+    }
+
+    // Returns the digest of the text that lazyck-unit left, and of the steps that follow here;
+    // zeros if it left none.
+    Digest digest_of_text() const {
+        const char* const name = m_plan.link.empty() ? "blob.so.text" : "blob.o.text";
+        std::string all = read_text(open_at(m_staging->fd(), name, O_RDONLY).get(), 0, SIZE_MAX);
+        if (all.empty()) return {};
+        for (const Strings& words : {m_recipe.link, m_missing.at.manifest.private_names(), m_missing.symbols})
+            all += '\0' + shell_join(words);
+        return hash(all);
+    }
+
+    // Finds an entry that was made of the text, in a cache or a remote one. Returns it open, whole
+    // and with the symbols, or an empty descriptor.
+    UniqueFd find_by_text() {
+        m_remote_text.reset();
+        UniqueFd entry = m_store.find_text(m_missing.at.manifest, m_text, m_missing.symbols);
+        if (entry) return entry;
+        m_remote_text = ask_remotes(m_missing, m_text, true);
+        return m_remote_text ? m_remote_text->fetch() : UniqueFd();
+    }
+
+    // Answers one question of `lazyck-unit`. Returns whether another question may follow.
+    bool answer(int asker) noexcept {
+        char question[64];
+        if (recv(asker, question, sizeof question, 0) <= 0) return false;
+        try {
+            const Digest text = digest_of_text();
+            m_text = text == Digest() ? EntryKey() : key_of_text(m_missing.key, text);
+            if (const UniqueFd entry = m_text.is_text ? find_by_text() : UniqueFd()) {
+                const UniqueFd copy = open_at(m_staging->fd(), k_product, O_WRONLY | O_CREAT | O_TRUNC);
+                if (!copy) fail_system("cannot write '" + m_staging->path() + "/blob.so'", errno);
+                copy_library(entry.get(), copy.get());
+                m_is_taken_over = true;
+            }
+        } catch (const std::exception& e) {
+            say(Level::debug, std::string("not taken over: ") + e.what(), {"", m_missing.subject});
+            m_text = {};
+        }
+        return send(asker, m_is_taken_over ? "y" : "n", 1, MSG_NOSIGNAL) == 1;
+    }
+
+    Outcome run(const Strings& argv) {
+        const std::string line = shell_join(argv);
+        say(Level::debug, line, {"command", m_missing.subject});
+        write_all(m_log.get(), "$ " + line + "\n");
+        struct stat log_before = {};
+        fstat(m_log.get(), &log_before);
+        m_output_at = static_cast<std::size_t>(log_before.st_size);
+        Command command;
+        command.argv = argv;
+        command.environment = plan_environment(m_plan);
+        command.directory = m_staging->fd();
+        command.output = m_log.get();
+        command.timeout_seconds = m_store.config.compile_timeout;
+        command.started = [&](pid_t compiler) { m_host_permit->started(compiler); };
+        command.beat = [&](double) {
+            const double expected = m_missing.guess.blob.seconds, spent = seconds_since(m_start);
+            say(Level::info,
+                "still compiling " + m_missing.subject.words + " (" + seconds_text(spent) +
+                    (expected > 0 ? " of about " + seconds_text(expected) : "") + ")",
+                {"compile_progress", m_missing.subject, spent});
+        };
+        UniqueFd ours, theirs;
+        int ends[2];
+        if (asks(argv) && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
+            ours = UniqueFd(ends[0]);
+            theirs = UniqueFd(ends[1]);
+            command.environment.emplace_back(LAZYCK_UNIT_ASKS "=1");
+            command.input = theirs.get();
+            command.question = ours.get();
+            command.asked = [&] { return answer(ours.get()); };
+        }
+        const Outcome outcome = run_command(command);
+        m_peak_kib = std::max(m_peak_kib, outcome.peak_rss_kib);
+        return outcome;
+    }
+
+    void run_step(const char* name, const Strings& argv, const char* product) {
+        if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
+        const Outcome outcome = run(argv);
+        const bool has_product = m_is_taken_over || is_file_in(m_staging->fd(), product);
+        // An unknown ending is judged by the files that the command left; the checks before
+        // publishing look into them.
+        if (outcome.ending == Ending::succeeded && has_product) {
+            keep_cost(product);
+            return;
+        }
+        if (outcome.ending == Ending::unknown) m_is_end_known = false;
+        if (outcome.ending == Ending::unknown && has_product) return;
+        std::string reason = outcome.ending == Ending::succeeded ? std::string("it made no ") + product : outcome.text;
+        if (outcome.has_timed_out) {
+            reason = "it took longer than " + seconds_text(m_store.config.compile_timeout) +
+                     " (" LAZYCK_ENV_COMPILE_TIMEOUT ") and was killed";
+        }
+        const std::string output = read_text(m_log.get(), m_output_at, k_longest_output);
+        const bool can_log = write_all(m_log.get(), "[" + std::string(name) + " step: " + reason + "]\n");
+        const int log_error = can_log ? 0 : errno;  // the compiler's own error message is lost then, too
+        if (!outcome.has_started) {
+            const bool is_launcher = !m_values.launcher.empty() && argv[0] == m_values.launcher[0];
+            fail_here(reason + (is_launcher
+                                    ? "; it is the launcher that " LAZYCK_ENV_LAUNCHER
+                                      " or --launcher names: install it, or do without"
+                                    : "; install that compiler, or fill the cache ahead of time with `lazyck prebuild "
+                                      "build`"),
+                      "");
+        }
+        const Verdict verdict = judge(end_of(outcome, output), log_error);
+        // The output of a killed compiler does not say why it was killed.
+        if (outcome.has_timed_out || outcome.signal != 0) fail_here(reason, "", verdict);
+        const std::string first = with_own_path(first_error(output));
+        const std::string advice = advice_on_arch(first, m_values.archs);
+        fail_here(first, advice.empty() ? reason : advice, verdict);
+    }
+
+    // Keeps what `lazyck-unit` says that the step took.
+    void keep_cost(const std::string& product) const {
+        const UniqueFd cost = open_at(m_staging->fd(), product + ".cost", O_RDONLY);
+        if (!cost || m_missing.at.manifest.has_slots()) return;
+        m_missing.cache.by_kernel(m_missing.key.library, host_unit_of(m_missing.blob))
+            .add(read_text(cost.get(), 0, k_longest_cost));
+    }
+
+    Verdict judge(const CommandEnd& end, int log_error) const {
+        if (!is_directory(m_staging->path())) return {false, ENOENT};  // somebody emptied the cache
+        if (log_error != 0) return {false, log_error};
+        if (is_final(end)) return {true, 0};
+        const int said = place_error_in(end.output);
+        if (said == 0 && is_of_memory(end)) return {false, 0, true};
+        return {false, said == 0 && is_full(m_staging->path()) ? ENOSPC : said};
+    }
+
+    // Returns a line of the compiler that begins with a file in the bundle, which it sees below a
+    // link, with the file's own path.
+    std::string with_own_path(const std::string& line) const {
+        constexpr std::string_view k_link = LAZYCK_BUNDLE_LINK "/";
+        return line.compare(0, k_link.size(), k_link) == 0 ? m_source.root + line.substr(k_link.size() - 1) : line;
+    }
+
+    [[noreturn]] void fail_here(const std::string& reason, const std::string& detail, Verdict verdict = {}) {
+        const std::string command = reproducer(m_plan, m_source.root);
+        write_all(m_log.get(), "[to reproduce: " + command + "]\n");
+        keep_log();
+        m_missing.fail(reason + (detail.empty() ? "" : "\n  (" + detail + ")"), verdict, command);
+    }
+
+    void keep_log() const {
+        try {
+            publish(m_staging->fd(), "log", m_missing.cache.log_path(m_missing.key));
+        } catch (const CompileError&) {
+            // A log that cannot be kept is no reason to fail.
+        }
+    }
+
+    const Missing& m_missing;
+    Store& m_store;
+    const RecipeRow m_recipe;
+    const SourceFile m_source;
+    RecipeValues m_values;
+    CompilePlan m_plan;
+    std::string m_preamble;  // its directory; empty: none
+    bool m_is_preamble_refused = false;
+    Strings m_beside;  // put before the compile step, which then does two things at the same time
+    std::optional<HeldPermit> m_permit;
+    std::optional<HostPermit> m_host_permit;
+    Clock::time_point m_start;
+    bool m_has_begun = false;
+    std::optional<StagingDirectory> m_staging;
+    UniqueFd m_log;
+    std::size_t m_output_at = 0;  // where the output of the last command begins in the log
+    bool m_is_end_known = true;
+    long m_peak_kib = 0;
+    EntryKey m_text;  // of the text that is compiled, once `lazyck-unit` has told it
+    std::unique_ptr<RemoteEntry> m_remote_text;
+    bool m_is_taken_over = false;  // an entry was made of that text before, and is copied
+};
+
+}  // namespace
+
+Entry compile_entry(const Missing& missing, RemoteEntry* remote) { return Compilation(missing).run(remote); }
+
+}  // namespace lazyck::rt
