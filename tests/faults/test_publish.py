@@ -174,7 +174,7 @@ def replace_program(path: Path, text: str) -> None:
 
 
 def is_held(directory: Path) -> bool:
-    """Return whether a process has locked the directory, as hold_directory and StagingDirectory of
+    """Return whether a process has locked the directory, as PrivatePlaces and StagingDirectory of
     the runtime do."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

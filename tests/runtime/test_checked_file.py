@@ -239,7 +239,7 @@ def test_lists_of_libraries_are_told_apart_whatever_their_numbers(unit: Callable
                 const UniqueFd file(memfd_create("number", 0));
                 if (fstat(file.get(), &st) != 0) return 1;
             }
-            void* const handle = load_behind({"libc.so.6"}, argv[1] + ("/" + std::to_string(i)) + ".so", reason);
+            void* const handle = open_library({"libc.so.6"}, argv[1] + ("/" + std::to_string(i)) + ".so", reason);
             if (!handle || number(handle) != i) ++wrong;
         }
         std::printf("%d wrong %s\n", wrong, reason.c_str());

@@ -18,18 +18,6 @@
 
 namespace lazyck::rt {
 
-namespace {
-
-// Throws if `path` cannot be written: an existing directory may be on a read-only file system, or
-// belong to root.
-void check_can_write(const std::string& path) {
-    if (faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
-        fail_system("cannot write to the cache directory '" + path + "'", errno);
-    }
-}
-
-}  // namespace
-
 Digest EntryKey::id() const {
     std::string all;
     const auto add = [&](std::string_view part) {
@@ -152,8 +140,12 @@ void Cache::make_directories_for(const EntryKey& key) {
          {locks, staging, m_root + "/" LAZYCK_CACHE_COSTS, m_root + "/" LAZYCK_CACHE_HISTORY, slots, permits_dir()}) {
         prepare_cache_root(path);
     }
-    for (const std::string& path : {all.back(), locks, staging}) check_can_write(path);
-    if (!m_is_cleaned.exchange(true)) remove_left_over(open_trusted_directory(staging, k_depth_of_staging - 1).get());
+    // An existing directory may be on a read-only file system, or belong to root.
+    for (const std::string& path : {all.back(), locks, staging}) {
+        if (faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+            fail_system("cannot write to the cache directory '" + path + "'", errno);
+    }
+    if (!m_is_cleaned.exchange(true)) remove_left_over(open_trusted_directory(staging, 1).get());
 }
 
 std::string Cache::make_own_directory(const char* name) {
@@ -173,9 +165,7 @@ void prepare_cache_root(const std::string& path) {
     if (const int error = make_directories(path)) {
         fail_system("cannot make the cache directory '" + path + "' (" LAZYCK_ENV_CACHE_DIR " names another)", error);
     }
-    struct stat st;
-    if (lstat(path.c_str(), &st) != 0) fail_system("the cache directory '" + path + "'", errno);
-    check_trusted(path, st);
+    if (!open_trusted_at(AT_FDCWD, path, path, O_PATH)) fail_system("the cache directory '" + path + "'", errno);
 }
 
 }  // namespace lazyck::rt

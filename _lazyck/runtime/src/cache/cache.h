@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -36,9 +35,6 @@ struct EntryKey {
     // it becomes '_' (gfx9-4-generic).
     std::string archs_in_name() const;
 };
-
-// The number of directories from the root to a directory in .staging, including the root.
-constexpr unsigned k_depth_of_staging = 2;
 
 class Cache {
  public:

@@ -4,8 +4,7 @@
 // nobody can have prepared it.
 #include "cache/caches.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <utility>
@@ -23,11 +22,10 @@ constexpr char k_remedy[] = "set " LAZYCK_ENV_CACHE_DIR " to a directory that ca
 // Returns the cache of the user's session, or nullptr if there is none or others could write there.
 std::shared_ptr<Cache> session_cache(const std::string& name) {
     const std::string session = environment("XDG_RUNTIME_DIR");
-    struct stat st;
-    if (session.empty() || session[0] != '/' || lstat(session.c_str(), &st) != 0) return nullptr;
-    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0) return nullptr;
+    if (session.empty() || session[0] != '/') return nullptr;
     const std::string root = session + "/" + name;
     try {
+        if (!open_trusted_at(AT_FDCWD, session, session, O_PATH)) return nullptr;
         prepare_cache_root(root);
     } catch (const CompileError&) {
         return nullptr;

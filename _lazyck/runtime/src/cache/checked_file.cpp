@@ -11,6 +11,7 @@
 #include "cache/checked_file.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <link.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ namespace {
 
 constexpr char k_proc[] = "/proc/";
 constexpr std::size_t k_longest = 4000;  // a path has at most 4,096 bytes
+constexpr unsigned k_mode = 0500;        // of a copy
 
 void* open_with(int flags, const std::string& name, std::string& reason) {
     void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
@@ -35,10 +37,6 @@ void* open_with(int flags, const std::string& name, std::string& reason) {
         reason = text == nullptr ? name : text;
     }
     return handle;
-}
-
-void* open_library(const Strings& before, const std::string& name, std::string& reason) {
-    return before.empty() ? open_with(0, name, reason) : load_behind(before, name, reason);
 }
 
 // Replaces the descriptor's path, whose number is soon another file's, with `path` in the name by
@@ -85,7 +83,8 @@ bool is_same(const struct stat& one, const struct stat& other) {
 // libraries that the opened one needs, breadth first. So the library is loaded as a dependency of
 // an empty library, after those that shall come first. The empty one is a page in a memory file. It
 // must stay loaded as long as the libraries that it needs, because the loader searches by its list.
-void* load_behind(const Strings& before, const std::string& name, std::string& reason) {
+void* open_library(const Strings& before, const std::string& name, std::string& reason) {
+    if (before.empty()) return open_with(0, name, reason);
     Strings names = before;
     names.push_back(name);
     const UniqueFd memory = make_empty_library(names);
@@ -96,6 +95,28 @@ void* load_behind(const Strings& before, const std::string& name, std::string& r
     }
     const std::string path = "/proc/self/fd" + mark_in_path(st) + std::to_string(memory.get());
     return open_with(0, path, reason) == nullptr ? nullptr : open_with(RTLD_NOLOAD, name, reason);
+}
+
+UniqueFd NamedCopies::make(int fd) {
+    for (const std::string& parent : PrivatePlaces::parents()) {
+        std::string path;
+        {
+            const std::lock_guard<std::mutex> guard(m_mutex);
+            path = m_places.below(
+                parent, [&](int directory) { return !has_blank(parent) && reason_to_copy(directory).empty(); });
+            if (path.empty()) continue;
+            path += "/" + std::to_string(++m_count) + ".so";
+        }
+        UniqueFd copy = open_file(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, k_mode);
+        if (copy && copy_file(fd, copy.get())) return copy;
+        if (copy) unlink(path.c_str());
+    }
+    return UniqueFd();
+}
+
+void NamedCopies::close() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_places.close();
 }
 
 CheckedFile::CheckedFile(UniqueFd file, std::string path, const struct stat& status)
@@ -124,7 +145,7 @@ std::string CheckedFile::loader_name(int fd, const struct stat& identity) const 
     return "";
 }
 
-void* CheckedFile::load(std::mutex& moments, const Before& before, const NamedCopy& named_copy, std::string& reason) {
+void* CheckedFile::load(std::mutex& moments, const Before& before, NamedCopies* copies, std::string& reason) {
     std::shared_ptr<const UniqueFd> file;
     {
         const std::lock_guard<std::mutex> guard(moments);
@@ -139,15 +160,13 @@ void* CheckedFile::load(std::mutex& moments, const Before& before, const NamedCo
     }
     UniqueFd copy;
     const std::string why_copied = reason_to_copy(file->get());
-    if (named_copy && (!why_copied.empty() || has_blank_in_path(file->get()))) copy = named_copy(file->get());
+    if (copies != nullptr && (!why_copied.empty() || has_blank_in_path(file->get()))) copy = copies->make(file->get());
     if (!copy && !why_copied.empty()) copy = copy_to_memory(file->get());
-    if (copy || !why_copied.empty()) {
-        if (!copy || fstat(copy.get(), &st) != 0) {
-            const int error = errno;
-            reason = m_path + ": its file system " + why_copied +
-                     ", and there is no memory file to copy it to: " + system_text(error);
-            return nullptr;
-        }
+    if (copy ? fstat(copy.get(), &st) != 0 : !why_copied.empty()) {
+        const int error = errno;
+        reason = m_path + ": its file system " + why_copied +
+                 ", and there is no memory file to copy it to: " + system_text(error);
+        return nullptr;
     }
     const std::string name = loader_name(copy ? copy.get() : file->get(), st);
     void* handle = nullptr;

@@ -9,9 +9,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/text.h"
 #include "platform/files.h"
+#include "platform/staging.h"
 
 namespace lazyck::rt {
 
@@ -19,7 +21,30 @@ namespace lazyck::rt {
 // `before` (names of loaded libraries) in this order, and only then in the library itself, as if
 // all of them were files of one library. Returns the handle for dlsym, or null with `reason`. A
 // library that is loaded already stays as it is.
-void* load_behind(const Strings& before, const std::string& name, std::string& reason);
+void* open_library(const Strings& before, const std::string& name, std::string& reason);
+
+// Makes copies of files that have names, for GPU runtimes that open the file that a blob is mapped
+// from. HIP 6.0 to 6.2 looks the name up in /proc/self/maps and cuts it at the first blank. The name
+// of a memory file there cannot be opened.
+class NamedCopies {
+ public:
+    // The directories of the copies are named after `name`.
+    explicit NamedCopies(std::string name) : m_places(std::move(name)) {}
+
+    // Returns a copy of the file `fd` in a directory of this process alone. The directory is on a
+    // file system that code may be mapped from, and its path has no blank. The copy keeps its name
+    // until the process ends, since HIP may open it as late as at a launch. The result is empty if
+    // no directory is suitable.
+    UniqueFd make(int fd);
+
+    // Removes the copies at the end of the process, unless a child made by fork still uses them.
+    void close();
+
+ private:
+    std::mutex m_mutex;
+    PrivatePlaces m_places;
+    unsigned m_count = 0;
+};
 
 class CheckedFile {
  public:
@@ -35,12 +60,11 @@ class CheckedFile {
     // `moments` is a mutex that these threads share, held for moments and never while the dynamic
     // loader works. It belongs to the caller, because a handler of fork has to know it. `before`
     // gets the name by which the loader will know the file, and returns the loaded libraries in
-    // which the file's references are looked up first (see load_behind). `named_copy`, if there is
-    // one, makes a copy to load instead, where a GPU runtime that opens the file behind a mapping
-    // could not open the file by its own name (see named_copies.h).
+    // which the file's references are looked up first (see open_library). `copies`, if not null,
+    // makes a copy to load instead, where a GPU runtime that opens the file behind a mapping could
+    // not open the file by its own name.
     using Before = std::function<Strings(const std::string& name)>;
-    using NamedCopy = std::function<UniqueFd(int fd)>;
-    void* load(std::mutex& moments, const Before& before, const NamedCopy& named_copy, std::string& reason);
+    void* load(std::mutex& moments, const Before& before, NamedCopies* copies, std::string& reason);
 
  private:
     void* load_by_path(const Before& before, std::string& reason) const;

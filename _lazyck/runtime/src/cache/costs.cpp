@@ -8,7 +8,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/numbers.h"
 #include "base/text.h"
 #include "platform/files.h"
 
@@ -16,17 +15,13 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::size_t k_most_shipped = 4 << 20;
+constexpr off_t k_most_shipped = 4 << 20;
 
 // Returns the last `most` bytes of a file of ours, or an empty string if there is none.
-std::string tail_of(const std::string& path, std::size_t most = 64 * 1024) {
+std::string tail_of(const std::string& path, off_t most = 64 * 1024) {
     const UniqueFd fd = open_own(path, O_RDONLY);
-    if (!fd) return "";
-    const off_t size = lseek(fd.get(), 0, SEEK_END), longest = static_cast<off_t>(most);
-    std::string text(static_cast<std::size_t>(std::clamp<off_t>(size, 0, longest)), '\0');
-    const ssize_t n = pread(fd.get(), text.data(), text.size(), std::max<off_t>(0, size - longest));
-    text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, n)));
-    return text;
+    const off_t end = fd ? lseek(fd.get(), 0, SEEK_END) : 0;
+    return fd ? read_text(fd.get(), static_cast<std::size_t>(std::max<off_t>(0, end - most)), most) : "";
 }
 
 // The share of the cost of one kernel's own code that each further kernel of the file costs in a
@@ -98,15 +93,13 @@ std::unordered_map<std::string, Known> read_costs(const std::string& path) {
 
 }  // namespace
 
-Guess Costs::guess() const { return guess_by(tail_of(m_path)); }
-
-Guess Costs::guess(const std::string& path) const {
-    Guess known = guess();
-    if (known.blob.seconds > 0 && known.blob.peak_kib > 0) return known;
-    const Guess shipped = guess_by(tail_of(path, k_most_shipped));
-    if (known.blob.seconds <= 0) known.blob.seconds = shipped.blob.seconds;
-    if (known.blob.peak_kib <= 0) known.blob.peak_kib = shipped.blob.peak_kib;
-    if (known.largest.seconds <= 0) known.largest = shipped.largest;
+Guess Costs::guess(const std::string& shipped) const {
+    Guess known = guess_by(tail_of(m_path));
+    if (shipped.empty() || (known.blob.seconds > 0 && known.blob.peak_kib > 0)) return known;
+    const Guess other = guess_by(tail_of(shipped, k_most_shipped));
+    if (known.blob.seconds <= 0) known.blob.seconds = other.blob.seconds;
+    if (known.blob.peak_kib <= 0) known.blob.peak_kib = other.blob.peak_kib;
+    if (known.largest.seconds <= 0) known.largest = other.largest;
     return known;
 }
 

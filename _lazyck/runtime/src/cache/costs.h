@@ -29,10 +29,9 @@ class Costs {
     Costs(std::string path, std::string blob, std::string archs)
         : m_path(std::move(path)), m_blob(std::move(blob)), m_archs(std::move(archs)) {}
 
-    Guess guess() const;
-    // Guesses also by the file `path` that came with a bundle, where this cache has no figures of
-    // the blob or library.
-    Guess guess(const std::string& path) const;
+    // Guesses also by the file `shipped` that came with a bundle, if there is one, where this cache
+    // has no figures of the blob or library.
+    Guess guess(const std::string& shipped = "") const;
     // Appends a line. A failure to write it is no error.
     void add(const Cost& cost, bool was_killed = false) const;
 

@@ -33,16 +33,10 @@ std::optional<Directory> Directory::find(const std::string& name, const Refused&
     }
 }
 
-Strings Directory::names() const { return names_in(m_fd.get()); }
-
 std::optional<struct stat> Directory::status_of(const std::string& name) const {
     struct stat st;
     if (fstatat(m_fd.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
     return st;
-}
-
-int Directory::remove_file(const std::string& name) const {
-    return unlinkat(m_fd.get(), name.c_str(), 0) == 0 ? 0 : errno;
 }
 
 }  // namespace lazyck::rt

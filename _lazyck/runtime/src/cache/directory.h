@@ -4,7 +4,9 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <functional>
 #include <optional>
 #include <string>
@@ -32,14 +34,14 @@ class Directory {
     std::optional<Directory> find(const std::string& name, const Refused& refused = pass_over) const;
 
     // Returns all names in it but "." and "..", in no particular order.
-    Strings names() const;
+    Strings names() const { return names_in(m_fd.get()); }
 
     // Returns the status of `name` (for a link, that of the link itself), or nullopt if it does not
     // exist.
     std::optional<struct stat> status_of(const std::string& name) const;
 
     // Unlinks the file `name`. Returns 0 or an errno value.
-    int remove_file(const std::string& name) const;
+    int remove_file(const std::string& name) const { return unlinkat(m_fd.get(), name.c_str(), 0) == 0 ? 0 : errno; }
 
     const std::string& path() const { return m_path; }  // for messages
     int fd() const { return m_fd.get(); }

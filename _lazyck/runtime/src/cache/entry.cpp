@@ -56,17 +56,15 @@ void append(std::string& out, const T& value) {
 // Returns the contents of the note for this very file.
 std::string seen_text(const struct stat& st, const Digest& key, const Strings& symbols, const std::string& rows) {
     std::string all;
-    for (const std::uint64_t part : {std::uint64_t{st.st_dev}, std::uint64_t{st.st_ino}, key.low, key.high}) {
-        append(all, part);
-    }
+    append(all, std::uint64_t{st.st_dev});
+    append(all, std::uint64_t{st.st_ino});
+    append(all, key);
     append(all, st.st_size);
     append(all, st.st_ctim.tv_sec);
     append(all, st.st_ctim.tv_nsec);
     for (const std::string& name : symbols) all += name + "\n";
-    const Digest digest = hash(all + rows);
     std::string text;
-    append(text, digest.low);
-    append(text, digest.high);
+    append(text, hash(all + rows));
     return text + rows;
 }
 
@@ -83,13 +81,8 @@ std::string read_seen(const Note& note, std::size_t size) {
     struct stat st;
     if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || !stranger_of(st).empty()) return "";
     if (static_cast<std::uint64_t>(st.st_size) != size) return "";
-    std::string text(size, '\0');
-    for (std::size_t have = 0; have < size;) {
-        const ssize_t n = read(fd.get(), text.data() + have, size - have);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return "";
-        have += static_cast<std::size_t>(n);
-    }
+    std::string text = read_text(fd.get(), 0, size);
+    if (text.size() != size) return "";
     if (std::time(nullptr) - st.st_mtime > k_use_interval) futimens(fd.get(), nullptr);
     return text;
 }
@@ -205,23 +198,19 @@ EntryLookup read_file(UniqueFd fd, const std::string& path, const Note& note, co
 }  // namespace
 
 EntryLookup look_up_entry(Cache& cache, const EntryKey& key, const Strings& symbols) {
-    EntryLookup result;
-    const std::string path = cache.entry_path(key);
+    const std::string path = cache.entry_path(key), name = Cache::file_name(key);
     const UniqueFd directory = cache.open_directory(key);
     UniqueFd fd;
-    const std::string name = Cache::file_name(key);
     if (directory) fd = open_at(directory.get(), name, O_RDONLY | O_NONBLOCK);
-    const int error = fd ? 0 : errno;
-    // A lack of descriptors or memory in this process says nothing about the entry.
-    if (error == EMFILE || error == ENFILE || error == ENOMEM) fail_system("cannot open '" + path + "'", error);
-    if (!directory || error == ENOENT || error == ENOTDIR || error == ESTALE) return result;
     if (fd) {
         const Note note = cache.is_tier() ? Note{AT_FDCWD, cache.note_path(key)} : Note{directory.get(), name + k_seen};
         return read_file(std::move(fd), path, note, key, symbols);
     }
-    result.state = EntryState::damaged;
-    result.problem = system_text(error);
-    return result;
+    const int error = errno;
+    // A lack of descriptors or memory in this process says nothing about the entry.
+    if (error == EMFILE || error == ENFILE || error == ENOMEM) fail_system("cannot open '" + path + "'", error);
+    if (!directory || error == ENOENT || error == ENOTDIR || error == ESTALE) return {};
+    return {EntryState::damaged, system_text(error), {}};
 }
 
 EntryLookup read_entry(UniqueFd fd, Cache& cache, const EntryKey& key, const Strings& symbols) {

@@ -55,12 +55,6 @@ std::optional<Site> site_above(const std::string& file) {
     }
 }
 
-std::string trimmed(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r");
-    if (begin == std::string_view::npos) return "";
-    return std::string(text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin));
-}
-
 // Returns whether `name` is one plain directory below the site: a place elsewhere is never a pack.
 bool is_module(const std::string& name) {
     return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
@@ -72,12 +66,12 @@ bool is_module(const std::string& name) {
 void add_modules(const std::string& text, const std::string& library, std::set<std::string>& modules) {
     bool is_in_group = false;
     for (const std::string& raw : split(text, "\n")) {
-        const std::string line = trimmed(raw);
+        const std::string line = without_blanks(raw);
         if (!line.empty() && line[0] == '[') is_in_group = line == "[" LAZYCK_PACKS_GROUP "]";
         const std::size_t equals = line.find('=');
         if (!is_in_group || equals == std::string::npos) continue;
-        const std::string module = trimmed(std::string_view(line).substr(equals + 1));
-        if (trimmed(std::string_view(line).substr(0, equals)) == library && is_module(module)) modules.insert(module);
+        const std::string module = without_blanks(line.substr(equals + 1));
+        if (without_blanks(line.substr(0, equals)) == library && is_module(module)) modules.insert(module);
     }
 }
 
@@ -126,12 +120,10 @@ std::optional<Pack> read_pack(const Site& site, const std::string& module, const
     }
     Pack pack;
     pack.root = inner->path() + "/cache";
-    bool is_of_place = false;
     for (const std::string& line : lines) {
-        const std::size_t first = std::min(line.find(' '), line.size());
-        const std::size_t second = std::min(line.find(' ', first + 1), line.size());
+        const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
+        if (first == std::string::npos || second == std::string::npos) continue;
         const std::string kind = line.substr(0, first);
-        if (first == line.size() || second == line.size()) continue;
         const std::string one = line.substr(first + 1, second - first - 1), other = line.substr(second + 1);
         if (kind == "pack") {
             pack.name = one;
@@ -146,10 +138,9 @@ std::optional<Pack> read_pack(const Site& site, const std::string& module, const
             pack.is_for_this_build = true;
         } else if (kind == "library" && other == place && !pack.is_for_this_build) {
             pack.digest = one;
-            is_of_place = true;
         }
     }
-    if (!pack.is_for_this_build && !is_of_place) return std::nullopt;
+    if (pack.digest.empty()) return std::nullopt;
     pack.installed = installed_version(site, pack.base);
     return pack;
 }

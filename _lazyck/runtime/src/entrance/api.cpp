@@ -94,7 +94,7 @@ lazyck_job* begin_job(unsigned workers, Rows rows) {
 }
 
 int clear_failures(Core& core) {
-    core.store.forget_bad_places();
+    core.store.caches(core.blobs.manifest())->forget_bad_places();
     int count = 0;
     const std::lock_guard<std::mutex> guard(core.states.mutex);
     for (auto& state : core.states.all) {

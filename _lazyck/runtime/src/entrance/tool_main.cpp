@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/arch.h"
 #include "bundle/manifest_view.h"
 #include "cache/cache.h"
@@ -375,7 +375,7 @@ int run_trim(const Strings& words) {
         }
     }
     const TrimOutcome outcome =
-        trim(cache_root(absolute(words.at(0)), "trim "), request, [](const TrimmedEntry& entry) {
+        trim(Directory::open(cache_root(absolute(words.at(0)), "trim ")), request, [](const TrimmedEntry& entry) {
             write_all(1, "{\"path\": " + json_string(entry.path) + ", \"bytes\": " + std::to_string(entry.bytes) +
                              ", \"last_use\": " + decimal(entry.last_use, 3) + "}\n");
         });

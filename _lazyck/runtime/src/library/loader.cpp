@@ -225,10 +225,9 @@ void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, c
         if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
         return names;
     };
-    CheckedFile::NamedCopy named_copy;
-    if (std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM)
-        named_copy = [&core](int fd) { return core.store.named_copies->make(fd); };
-    void* const handle = entry.file->load(core.states.mutex, before, named_copy, reason);
+    const bool is_hip = std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM;
+    NamedCopies* const copies = is_hip ? core.store.named_copies.get() : nullptr;
+    void* const handle = entry.file->load(core.states.mutex, before, copies, reason);
     if (handle == nullptr && !listed.empty()) {
         const std::lock_guard<std::mutex> guard(core.states.mutex);
         Strings& holders = core.states.state_holders;
@@ -271,12 +270,8 @@ std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, con
 
 void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& archs) {
     const ManifestRow at = core.blobs.row(blob);
-    const BlobRow description = at.blob();
-    Event event;
-    event.kind = "load";
-    event.library = at.manifest.library();
-    event.blob = description.name;
-    event.arch = archs;
+    const Subject subject = subject_of(at.manifest, at.blob(), archs);
+    Event event("load", subject);
     event.what = entry.origin;
     event.size = entry.file->size();
     event.start = now_seconds();
@@ -317,7 +312,6 @@ void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& 
     if (!is_first) return;
     core.store.events.prepare();
     event.seconds = now_seconds() - event.start;
-    const Subject subject = subject_of(at.manifest, description, archs);
     if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
     core.store.events.tell(event, core.store.history(at.manifest));
 }

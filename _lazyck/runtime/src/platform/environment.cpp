@@ -11,9 +11,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/lasting.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 
@@ -47,11 +47,6 @@ std::optional<std::string> in_environment(const std::string& variable) {
         if (each.rfind(start, 0) == 0) return each.substr(start.size());
     }
     return std::nullopt;
-}
-
-std::string without_blanks(const std::string& text) {
-    const std::size_t first = text.find_first_not_of(" \t\r");
-    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
 bool is_variable(const std::string& name) {

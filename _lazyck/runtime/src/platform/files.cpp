@@ -69,6 +69,19 @@ std::string read_rest(int fd, std::size_t longest) {
     return out;
 }
 
+// Throws CompileError, with the reason and the remedy, unless `st` is a directory that only the user
+// or root can write.
+void check_trusted(const std::string& path, const struct stat& st) {
+    const std::string stranger = S_ISDIR(st.st_mode) ? stranger_of(st) : "";
+    if (S_ISDIR(st.st_mode) && stranger.empty()) return;
+    const std::string start = "lazyck: refusing the cache directory '" + path + "': ";
+    const std::string advice = "; set " LAZYCK_ENV_CACHE_DIR " to a directory of your own";
+    if (S_ISLNK(st.st_mode)) fail(start + "it is a symbolic link; set " LAZYCK_ENV_CACHE_DIR " to where it points");
+    if (!S_ISDIR(st.st_mode)) fail(start + "it is not a directory" + advice);
+    const bool is_ours = st.st_uid == geteuid();
+    fail(start + stranger + (is_ours ? "; run: chmod go-w " + shell_quote(path) : advice));
+}
+
 }  // namespace
 
 UniqueFd::~UniqueFd() {
@@ -119,17 +132,6 @@ std::string stranger_on_way(const std::string& path) {
 
 bool for_each_below(const std::string& directory, const std::function<void(const std::string&, bool)>& use) {
     return walk(directory, "", 0, use);
-}
-
-void check_trusted(const std::string& path, const struct stat& st) {
-    const std::string stranger = S_ISDIR(st.st_mode) ? stranger_of(st) : "";
-    if (S_ISDIR(st.st_mode) && stranger.empty()) return;
-    const std::string start = "lazyck: refusing the cache directory '" + path + "': ";
-    const std::string advice = "; set " LAZYCK_ENV_CACHE_DIR " to a directory of your own";
-    if (S_ISLNK(st.st_mode)) fail(start + "it is a symbolic link; set " LAZYCK_ENV_CACHE_DIR " to where it points");
-    if (!S_ISDIR(st.st_mode)) fail(start + "it is not a directory" + advice);
-    const bool is_ours = st.st_uid == geteuid();
-    fail(start + stranger + (is_ours ? "; run: chmod go-w " + shell_quote(path) : advice));
 }
 
 UniqueFd open_trusted_at(int parent, const std::string& name, const std::string& path, int flags) {

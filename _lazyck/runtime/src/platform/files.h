@@ -50,8 +50,8 @@ UniqueFd open_own(const std::string& path, int flags, unsigned mode = 0600);
 UniqueFd open_own_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
 
 // Opens the directory `name` in the open directory `parent`, without following a link. `path` names
-// it in errors. If the result is empty, errno tells why. Throws CompileError, as check_trusted does,
-// for anything that is there but a trusted directory.
+// it in errors. If the result is empty, errno tells why. Throws CompileError, with the reason and the
+// remedy, for anything that is there but a directory that only the user or root can write.
 UniqueFd open_trusted_at(int parent, const std::string& name, const std::string& path, int flags = O_RDONLY);
 
 // Opens `path` without following a link in the file's name or in the `depth` directories above it.
@@ -65,10 +65,6 @@ UniqueFd open_trusted(const std::string& path, unsigned depth, int flags);
 // `depth` ones above it. What is done through the descriptor stays in it, whoever renames the
 // directories on the way. Throws CompileError.
 UniqueFd open_trusted_directory(const std::string& path, unsigned depth);
-
-// Throws CompileError, with the reason and the remedy, unless `st` is a directory that only the
-// user or root can write.
-void check_trusted(const std::string& path, const struct stat& st);
 
 // Returns who else could have written the file of this status, or an empty string.
 std::string stranger_of(const struct stat& st);

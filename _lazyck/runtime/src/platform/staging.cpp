@@ -52,15 +52,6 @@ std::string random_letters() {
 // clock that jumped would protect a directory for ever.
 bool is_old(const struct stat& st) { return std::labs(std::time(nullptr) - st.st_mtime) > k_left_alone; }
 
-// Holds `directory` as long as this process or one forked from it lives, so that no process takes
-// it for left over. This works where process numbers mean nothing, too (containers that share a
-// host's name). The result is empty if the file system has no locks.
-UniqueFd hold_directory(const std::string& directory) {
-    UniqueFd fd = open_file(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (fd && flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return UniqueFd();
-    return fd;
-}
-
 UniqueFd open_private_parent(const std::string& path) {
     struct stat st;
     if (path.empty() || path[0] != '/') return UniqueFd();
@@ -76,8 +67,8 @@ std::string owned_prefix(const std::string& stem) {
     return stem + "-" + std::to_string(getpid()) + "@" + safe_name(host_name()) + "-";
 }
 
-StagingDirectory::StagingDirectory(const std::string& prefix, unsigned depth)
-    : m_parent(open_trusted_directory(directory_of(prefix), depth - 1)) {
+StagingDirectory::StagingDirectory(const std::string& prefix)
+    : m_parent(open_trusted_directory(directory_of(prefix), 1)) {
     do {
         m_path = prefix + random_letters();
         if (mkdirat(m_parent.get(), file_name_of(m_path).c_str(), 0700) == 0) break;
@@ -89,7 +80,7 @@ StagingDirectory::StagingDirectory(const std::string& prefix, unsigned depth)
         remove_tree(m_parent.get(), file_name_of(m_path));
         fail_system("cannot open the directory '" + m_path + "'", error);
     }
-    flock(m_fd.get(), LOCK_SH | LOCK_NB);  // see hold_directory
+    flock(m_fd.get(), LOCK_SH | LOCK_NB);  // see PrivatePlaces
 }
 
 StagingDirectory::~StagingDirectory() { remove_tree(m_parent.get(), file_name_of(m_path)); }
@@ -120,7 +111,12 @@ std::string PrivatePlaces::below(const std::string& parent, const std::function<
     remove_left_over(directory.get(), m_name + "-");
     std::string root = owned_prefix(parent + "/" + m_name) + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) return "";
-    m_places.push_back({parent, root, hold_directory(root), getpid()});
+    // The lock is held as long as this process or one forked from it lives, so that no process takes
+    // the directory for left over. This works where process numbers mean nothing, too (containers
+    // that share a host's name), but not if the file system has no locks.
+    UniqueFd hold = open_file(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (hold && flock(hold.get(), LOCK_SH | LOCK_NB) != 0) hold = UniqueFd();
+    m_places.push_back({parent, root, std::move(hold), getpid()});
     return root;
 }
 

@@ -23,9 +23,9 @@ std::string owned_prefix(const std::string& stem);
 // another one in its place.
 class StagingDirectory {
  public:
-    // Creates a directory named `prefix` (see owned_prefix) plus six characters, `depth`
-    // directories below those that need not be trusted. Throws CompileError on failure.
-    StagingDirectory(const std::string& prefix, unsigned depth);
+    // Creates a directory named `prefix` (see owned_prefix) plus six characters, in a directory of
+    // the cache's root. Throws CompileError on failure.
+    explicit StagingDirectory(const std::string& prefix);
     ~StagingDirectory();
 
     int fd() const { return m_fd.get(); }

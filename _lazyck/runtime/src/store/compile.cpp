@@ -6,18 +6,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <optional>
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/arch.h"
 #include "bundle/recipe.h"
 #include "cache/texts.h"
 #include "lazyck_abi.h"
 #include "platform/process.h"
 #include "platform/staging.h"
-#include "store/missing.h"
 #include "store/private_names.h"
 #include "store/remote.h"
 #include "store/store.h"
@@ -35,13 +35,6 @@ constexpr double k_least_worth_a_text = 4;          // seconds of a compile; com
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// An ending that nobody saw counts as the compiler's own failure if the output says what is wrong.
-CommandEnd end_of(const Outcome& outcome, const std::string& output) {
-    if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, 0, output};
-    if (outcome.has_timed_out) return {};
-    return {outcome.signal == 0, outcome.exit_status, outcome.signal, output};
-}
-
 // One compile. The permits are held as long as this object exists.
 class Compilation {
  public:
@@ -50,10 +43,9 @@ class Compilation {
         : m_missing(missing),
           m_store(missing.store),
           m_recipe(missing.at.manifest.recipe(missing.blob.recipe)),
-          m_source(m_store.sources.find(missing.at, missing.cache)) {
-        m_store.sources.check(m_source, missing.at);
-        m_values.source =
-            m_source.is_in_bundle ? std::string(LAZYCK_BUNDLE_LINK) + "/" + missing.blob.source : m_source.path;
+          m_source(m_store.sources->find(missing.at, missing.cache)) {
+        m_store.sources->check(m_source, missing.at);
+        m_values.source = m_source.named;
         m_values.name = hash(missing.key.library + '\n' + missing.blob.name).hex().substr(0, 16);
         m_values.library = m_store.places.library;
         m_values.kernel = kernel_of(missing.blob);
@@ -72,7 +64,7 @@ class Compilation {
     // Waits for permits, compiles the entry, and returns it, published.
     Entry run(RemoteEntry* remote) {
         take_permits();
-        Event event = m_missing.event("compile");
+        Event event("compile", m_missing.subject);
         event.expected = m_missing.guess.blob.seconds;
         Span span(m_store.events, event, m_missing.cache.history_path());
         m_start = Clock::now();
@@ -91,7 +83,7 @@ class Compilation {
             span.event().kind = "wait";
             span.event().what = "its text, which has an entry already";
         } else {
-            m_missing.costs.add({seconds, m_peak_kib});
+            m_missing.cache.costs(m_missing.key).add({seconds, m_peak_kib});
             m_store.counters.compile_ns += static_cast<std::uint64_t>(seconds * 1e9);
             ++m_store.counters.compiles;
             span.event().peak_kib = m_peak_kib;
@@ -109,9 +101,9 @@ class Compilation {
         found.entry.origin = m_is_taken_over ? "text" : "compiled";
         found.entry.seconds = seconds;
         found.entry.peak_kib = m_peak_kib;
-        if (remote != nullptr) remote->made(m_missing.path);
+        if (remote != nullptr) remote->made();
         // The remote caches that lacked the entry of this text get it, too, under the text's key.
-        if (m_remote_text && !m_is_taken_over) m_remote_text->made(m_missing.path);
+        if (m_remote_text && !m_is_taken_over) m_remote_text->made();
         return std::move(found.entry);
     }
 
@@ -144,7 +136,7 @@ class Compilation {
     }
 
     void prepare() {
-        m_staging.emplace(m_missing.cache.staging_prefix(m_missing.key), k_depth_of_staging);
+        m_staging.emplace(m_missing.cache.staging_prefix(m_missing.key));
         m_log = open_at(m_staging->fd(), "log", O_RDWR | O_CREAT | O_APPEND);
         if (!m_log) fail_system("cannot write '" + m_staging->path() + "/log'", errno);
         if (!m_source.root.empty() && symlinkat(m_source.root.c_str(), m_staging->fd(), LAZYCK_BUNDLE_LINK) != 0)
@@ -177,7 +169,7 @@ class Compilation {
         // same file again.
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
         // The key says what the sources were; they were checked before the compile.
-        const std::string change = m_store.sources.find_change(m_source, m_missing.at);
+        const std::string change = m_store.sources->find_change(m_source, m_missing.at);
         if (!change.empty()) {
             fail_here("the bundle was changed while it was compiled from: " + change,
                       "the result would go into the cache under a key that it does not match", {false, 0});
@@ -212,7 +204,8 @@ class Compilation {
         // The next attempt reserves more memory.
         if (dynamic_cast<const OutOfMemory*>(&e) == nullptr) return;
         const long needed = memory_for(m_store.config, m_missing.guess);
-        m_missing.costs.add({m_missing.guess.blob.seconds, std::max(2 * needed, m_peak_kib)}, true);
+        m_missing.cache.costs(m_missing.key)
+            .add({m_missing.guess.blob.seconds, std::max(2 * needed, m_peak_kib)}, true);
     }
 
     // Ends the log with a line for _lazyck/remote/provenance.py. The entry itself has no time.
@@ -292,9 +285,9 @@ class Compilation {
     UniqueFd find_by_text() {
         m_remote_text.reset();
         UniqueFd entry = m_store.find_text(m_missing.at.manifest, m_text, m_missing.symbols);
-        if (entry) return entry;
-        m_remote_text = ask_remotes(m_missing, m_text, true);
-        return m_remote_text ? m_remote_text->fetch() : UniqueFd();
+        if (entry || !m_store.config.has_remote) return entry;
+        m_remote_text = std::make_unique<RemoteEntry>(m_missing, m_text, true);
+        return m_remote_text->fetch();
     }
 
     // Answers one question of `lazyck-unit`. Returns whether another question may follow.
@@ -382,7 +375,7 @@ class Compilation {
                                       "build`"),
                       "");
         }
-        const Verdict verdict = judge(end_of(outcome, output), log_error);
+        const Verdict verdict = judge(outcome, output, log_error, m_staging->path());
         // The output of a killed compiler does not say why it was killed.
         if (outcome.has_timed_out || outcome.signal != 0) fail_here(reason, "", verdict);
         const std::string first = with_own_path(first_error(output));
@@ -396,15 +389,6 @@ class Compilation {
         if (!cost || m_missing.at.manifest.has_slots()) return;
         m_missing.cache.by_kernel(m_missing.key.library, host_unit_of(m_missing.blob))
             .add(read_text(cost.get(), 0, k_longest_cost));
-    }
-
-    Verdict judge(const CommandEnd& end, int log_error) const {
-        if (!is_directory(m_staging->path())) return {false, ENOENT};  // somebody emptied the cache
-        if (log_error != 0) return {false, log_error};
-        if (is_final(end)) return {true, 0};
-        const int said = place_error_in(end.output);
-        if (said == 0 && is_of_memory(end)) return {false, 0, true};
-        return {false, said == 0 && is_full(m_staging->path()) ? ENOSPC : said};
     }
 
     // Returns a line of the compiler that begins with a file in the bundle, which it sees below a

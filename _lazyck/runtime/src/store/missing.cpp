@@ -1,8 +1,8 @@
-#include "store/missing.h"
-
 #include <algorithm>
+#include <cerrno>
 
 #include "base/failure.h"
+#include "platform/files.h"
 #include "store/store.h"
 
 namespace lazyck::rt {
@@ -13,10 +13,11 @@ constexpr double k_least_patience = 1200;                    // seconds
 constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // enough for large CUDA files
 constexpr double k_least_wait = 0.05, k_longest_wait = 1e6;  // seconds
 
-// Returns the cache, in which the directories for the entry are there.
-Cache& prepared(Cache& cache, const EntryKey& key) {
-    cache.make_directories_for(key);
-    return cache;
+// An ending that nobody saw counts as the compiler's own failure if the output says what is wrong.
+CommandEnd end_of(const Outcome& outcome, const std::string& output) {
+    if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, 0, output};
+    if (outcome.has_timed_out) return {};
+    return {outcome.signal == 0, outcome.exit_status, outcome.signal, output};
 }
 
 }  // namespace
@@ -32,29 +33,31 @@ long memory_for(const Config& config, const Guess& guess) {
     return known > 0 ? known + known / 5 : k_unknown_need_kib;
 }
 
+Verdict judge(const Outcome& outcome, const std::string& output, int log_error, const std::string& staging) {
+    if (!is_directory(staging)) return {false, ENOENT};  // somebody emptied the cache
+    if (log_error != 0) return {false, log_error};
+    const CommandEnd end = end_of(outcome, output);
+    if (is_final(end)) return {true, 0};
+    const int said = place_error_in(end.output);
+    if (said == 0 && is_of_memory(end)) return {false, 0, true};
+    return {false, said == 0 && is_full(staging) ? ENOSPC : said};
+}
+
 Missing::Missing(Store& its_store, const ManifestRow& row, const Strings& archs, Cache& its_cache)
     : store(its_store),
       at(row),
       blob(at.blob()),
       key(store.key_of(at, archs)),
-      cache(prepared(its_cache, key)),
+      cache(its_cache),
       symbols(at.manifest.symbols_of(blob)),
       path(cache.entry_path(key)),
       subject(subject_of(at.manifest, blob, key.arch_label())),
-      costs(cache.costs(key)),
-      guess(store.guess(at.manifest, costs)) {}
-
-Event Missing::event(const char* kind) const {
-    Event event;
-    event.kind = kind;
-    event.library = subject.library;
-    event.blob = subject.blob;
-    event.arch = subject.arch;
-    return event;
+      guess(store.guess(at.manifest, cache.costs(key))) {
+    cache.make_directories_for(key);
 }
 
 void Missing::tell_wait(const std::string& what, double begin) const {
-    Event event = this->event("wait");
+    Event event("wait", subject);
     event.what = what;
     event.start = begin;
     event.seconds = now_seconds() - begin;

@@ -1,14 +1,11 @@
 #include "store/permits.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 #include <string_view>
 #include <thread>
 #include <utility>
 
-#include "base/numbers.h"
 #include "base/text.h"
 #include "platform/files.h"
 #include "platform/process_tree.h"
@@ -132,7 +129,8 @@ HostPermit::HostPermit(PermitRequest request) : m_request(std::move(request)) {
         {
             FileLock admission(m_request.directory + "/admission");
             // Without locks each process decides alone, and has no permit that others could see.
-            wanting = try_once(admit(admission, notice));
+            if (!admit(admission, notice)) return;
+            wanting = try_once();
         }
         if (wanting == Wanting::nothing) return;
         if (notice.is_due()) {
@@ -195,8 +193,7 @@ bool HostPermit::is_passed_over(unsigned permit, const std::string& path, const 
 }
 
 // Checks all permits, and takes the first free one if there is memory for one more compile.
-HostPermit::Wanting HostPermit::try_once(bool has_locks) {
-    if (!has_locks) return Wanting::nothing;
+HostPermit::Wanting HostPermit::try_once() {
     std::unique_ptr<FileLock> mine;
     long promised = 0;  // to running compilers that do not use it yet
     m_busy = 0;

@@ -114,7 +114,7 @@ class HostPermit {
     };
 
     bool admit(FileLock& admission, WaitNotice& notice);
-    Wanting try_once(bool has_locks);
+    Wanting try_once();
     bool is_passed_over(unsigned permit, const std::string& path, const std::string& text);
 
     const PermitRequest m_request;

@@ -23,7 +23,6 @@
 #include "platform/lock.h"
 #include "platform/messages.h"
 #include "platform/process.h"
-#include "store/missing.h"
 #include "store/store.h"
 
 namespace lazyck::rt {
@@ -39,7 +38,8 @@ constexpr std::size_t k_most_looked_at = 16;  // blobs examined to estimate how 
 
 struct PreambleRequest {
     RecipeRow recipe;
-    RecipeValues values;  // for the compile of a blob that begins with the preamble
+    RecipeValues values;  // its source is the preamble's own file
+    SourceFile source;    // of a blob that begins with the preamble
     std::string text;
     std::string directory;  // the preamble's own; it exists
 };
@@ -127,18 +127,14 @@ std::string compile_one(const PreambleRequest& request, const std::string& name,
                         const Strings& side) {
     const std::string output = request.directory + k_compiled + "/" + name;
     RecipeValues values = request.values;
-    std::string own = directory_of(values.source);  // where includes in quotes are searched first
-    if (!values.root.empty() && own.compare(0, values.root.size(), values.root) == 0)
-        own.replace(0, values.root.size(), LAZYCK_BUNDLE_LINK);
-    if (!values.root.empty()) values.root = LAZYCK_BUNDLE_LINK;
-    values.source = request.directory + "/preamble" + suffix_of(values.source);
     values.object = output;
     values.archs = archs;
     const CompilePlan plan = make_plan(request.recipe, values);
     if (plan.compile.empty()) return "its recipe has no compile step";
     Command command;
     command.argv = plan.compile;
-    const Strings first = {"-iquote", own};
+    const Strings first = {"-iquote",
+                           directory_of(request.source.named)};  // where includes in quotes are searched first
     command.argv.insert(command.argv.begin() + 1, first.begin(), first.end());
     command.argv.insert(command.argv.end(), side.begin(), side.end());
     for (const char* word : {"-fsyntax-only", "-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang"}) {
@@ -159,12 +155,11 @@ std::string compile_one(const PreambleRequest& request, const std::string& name,
 // Compiles the preamble, once for each arch and once for the host. Returns an empty string on
 // success, else what failed.
 std::string make_preamble(const PreambleRequest& request) {
-    const std::string text_path = request.directory + "/preamble" + suffix_of(request.values.source);
-    const std::string& root = request.values.root;
+    const std::string& root = request.source.root;
     const bool is_linked =
         root.empty() || symlink(root.c_str(), (request.directory + "/" LAZYCK_BUNDLE_LINK).c_str()) == 0;
     if (!is_linked || mkdir((request.directory + k_compiled).c_str(), 0700) != 0 ||
-        !write_file(text_path, request.text)) {
+        !write_file(request.values.source, request.text)) {
         return system_text(errno);
     }
     const Strings& archs = request.values.archs;
@@ -179,7 +174,7 @@ std::string make_preamble(const PreambleRequest& request) {
     }
     if (!problem.empty()) return problem;
     const std::string ready = request.directory + k_ready;
-    const std::string text = ready_text(request.directory, request.values.source, request.text);
+    const std::string text = ready_text(request.directory, request.source.path, request.text);
     if (text.empty() || !write_file(ready + ".new", text) || rename((ready + ".new").c_str(), ready.c_str()) != 0)
         return system_text(errno);
     return "";
@@ -222,7 +217,7 @@ std::string preamble_key(const ManifestRow& at, const Strings& archs, const Sour
 }  // namespace
 
 std::string Preambles::key_of(const ManifestRow& at, const Strings& archs) {
-    return preamble_key(at, archs, m_store.sources.find(at, *m_store.caches(at.manifest)->own()));
+    return preamble_key(at, archs, m_store.sources->find(at, *m_store.caches(at.manifest)->own()));
 }
 
 std::string Preambles::find(const Missing& missing, const SourceFile& source) {
@@ -246,14 +241,15 @@ std::string Preambles::make(const ManifestRow& at, const Strings& archs) {
     // meanwhile.
     const FileLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/preamble-" + name + ".lock");
     if (lock.state() != FileLock::State::held) return "another process makes it, or files cannot be locked here";
-    const SourceFile source = m_store.sources.find(at, cache);
+    const SourceFile source = m_store.sources->find(at, cache);
     if (is_given_up(place)) return "it could not be made or used within the last day";
     if (!preamble_words(place, source.path).empty()) return "";
-    m_store.sources.check(source, at);
+    m_store.sources->check(source, at);
     PreambleRequest request;
     request.recipe = at.manifest.recipe(missing.blob.recipe);
-    request.values.source = source.path;
-    request.values.root = source.root;
+    request.source = source;
+    request.values.source = place + "/preamble" + suffix_of(source.path);
+    if (!source.root.empty()) request.values.root = LAZYCK_BUNDLE_LINK;
     request.values.library = m_store.places.library;
     request.values.toolchain = find_toolchain(request.recipe);
     request.values.archs = archs;
@@ -268,7 +264,7 @@ std::string Preambles::make(const ManifestRow& at, const Strings& archs) {
     remove_tree(all.get(), name);
     if (mkdirat(all.get(), name.c_str(), 0700) != 0) return system_text(errno);
     std::string problem = make_preamble(request);
-    if (problem.empty()) problem = m_store.sources.find_change(source, at);
+    if (problem.empty()) problem = m_store.sources->find_change(source, at);
     if (!problem.empty()) give_up_preamble(place);
     remove_unused_preambles(Directory::open(cache.root()));
     return problem;

@@ -4,18 +4,16 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/recipe.h"
 #include "cache/entry.h"
 #include "lazyck_abi.h"
 #include "platform/messages.h"
 #include "platform/process.h"
-#include "store/store.h"
 
 namespace lazyck::rt {
 
@@ -43,7 +41,7 @@ RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_c
     : m_missing(missing),
       m_key(key),
       m_to_compile(std::move(to_compile)),
-      m_staging(missing.cache.staging_prefix(key), k_depth_of_staging) {
+      m_staging(missing.cache.staging_prefix(key)) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         give_up(system_text(errno));
@@ -83,17 +81,17 @@ RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_c
                       "]')" + ", or name it with " LAZYCK_ENV_REMOTE_HELPER);
 }
 
-// Ends the conversation: from here on, the look-up is a miss.
-void RemoteEntry::give_up(const std::string& reason) {
+// Ends the conversation: from here on, the look-up is a miss. Returns false.
+bool RemoteEntry::give_up(const std::string& reason) {
     m_socket = UniqueFd();
     ++m_missing.store.counters.remote_skipped;
     m_problem = m_missing.store.config.remote_helper + ": " + reason;
     say_once("remote " + reason,
              std::string(m_to_compile.empty() ? "the remote caches (" LAZYCK_ENV_REMOTE ") are"
                                               : "the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") is") +
-                 " not asked for " + m_missing.subject.words + ": " + m_missing.store.config.remote_helper + ": " +
-                 reason,
+                 " not asked for " + m_missing.subject.words + ": " + m_problem,
              {"", m_missing.subject});
+    return false;
 }
 
 // Reads a line, without its newline. Returns false if the conversation is over.
@@ -105,24 +103,15 @@ bool RemoteEntry::read_line(std::string& line) {
             m_read.erase(0, end + 1);
             return true;
         }
-        if (m_read.size() >= k_longest_answer) {
-            give_up("it sent a line that is too long");
-            return false;
-        }
+        if (m_read.size() >= k_longest_answer) return give_up("it sent a line that is too long");
         pollfd wanted = {m_socket.get(), POLLIN, 0};
         const int ready = poll(&wanted, 1, k_silence_ms);
         if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) {
-            give_up(ready == 0 ? "it sent nothing for five minutes" : system_text(errno));
-            return false;
-        }
+        if (ready <= 0) return give_up(ready == 0 ? "it sent nothing for five minutes" : system_text(errno));
         char buffer[1024];
         const ssize_t size = recv(m_socket.get(), buffer, sizeof buffer, 0);
         if (size < 0 && errno == EINTR) continue;
-        if (size <= 0) {
-            give_up("it ended without an answer");
-            return false;
-        }
+        if (size <= 0) return give_up("it ended without an answer");
         m_read.append(buffer, static_cast<std::size_t>(size));
     }
     return false;
@@ -134,15 +123,18 @@ void RemoteEntry::send(const std::string& line) {
     if (m_socket) ::send(m_socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
 }
 
-RemoteEntry::Answer RemoteEntry::next_answer() {
+// Reads what the helper says until an answer, and returns whether a remote has the entry.
+bool RemoteEntry::is_hit() {
     std::string line, text;
     for (std::size_t lines = 0; read_line(line); ++lines) {
-        if (line == "compile" || line == "miss") return Answer::miss;
+        if (line == "compile" || line == "miss") return false;
         if (begins(line, "hit", text)) {
             m_label = text.substr(0, text.rfind(' '));
-            return Answer::hit;
+            return true;
         }
-        if (begins(line, "failed", m_failure)) return Answer::failed;
+        if (begins(line, "failed final", text)) fail_there(text, true);
+        if (begins(line, "failed passing", text)) fail_there(text, false);
+        if (begins(line, "failed", text)) fail_there("", false);
         if (begins(line, "refused", text)) {
             ++m_missing.store.counters.remote_refused;
             say(Level::warn, text, {"", m_missing.subject});
@@ -162,7 +154,7 @@ RemoteEntry::Answer RemoteEntry::next_answer() {
         }
         if (lines == k_most_lines) give_up("it sent too much");
     }
-    return Answer::miss;
+    return false;
 }
 
 // Keeps what the compiler said elsewhere as the entry's log, or else the line `otherwise`, if there
@@ -177,18 +169,14 @@ void RemoteEntry::keep_log(const std::string& otherwise) {
         publish(m_staging.fd(), "log", m_missing.cache.log_path(m_key));
 }
 
-void RemoteEntry::fail_there() {
-    std::string reason;
-    const bool is_final = begins(m_failure, "final", reason);
-    if (!is_final) begins(m_failure, "passing", reason);
+void RemoteEntry::fail_there(const std::string& reason, bool is_final) {
     keep_log("");
     m_missing.fail(visible(reason) + "\n  (by the compile service that " LAZYCK_ENV_REMOTE_COMPILE " names)",
                    {is_final});
 }
 
 UniqueFd RemoteEntry::fetch() {
-    Answer answer = next_answer();
-    for (unsigned bad = 0; answer == Answer::hit; ++bad, answer = next_answer()) {
+    for (unsigned bad = 0; is_hit(); ++bad) {
         UniqueFd file = open_at(m_staging.fd(), k_fetched, O_RDWR);
         const std::string fault = file ? find_entry_fault(file.get(), m_key, m_missing.symbols) : system_text(errno);
         if (fault.empty()) {
@@ -211,15 +199,7 @@ UniqueFd RemoteEntry::fetch() {
         m_problem = m_label + ": what it made is refused: " + fault;
         if (bad == k_most_bad) give_up("it keeps offering bad entries");
     }
-    if (answer == Answer::failed) fail_there();
     return UniqueFd();
-}
-
-void RemoteEntry::made(const std::string& path) { send("made " + path); }
-
-std::unique_ptr<RemoteEntry> ask_remotes(const Missing& missing, const EntryKey& key, bool may_compile) {
-    if (!missing.store.config.has_remote) return nullptr;
-    return std::make_unique<RemoteEntry>(missing, key, may_compile && !missing.store.jit.is_forbidden());
 }
 
 UniqueFd compile_at_service(const Missing& missing, std::string& origin, std::string& problem) {

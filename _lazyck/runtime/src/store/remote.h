@@ -5,11 +5,10 @@
 // it has the entry.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "platform/staging.h"
-#include "store/missing.h"
+#include "store/store.h"
 
 namespace lazyck::rt {
 
@@ -35,18 +34,16 @@ class RemoteEntry {
     // Returns the reason why the last remote was skipped, or an empty string.
     const std::string& problem() const { return m_problem; }
 
-    // Sends the entry at `path` in the cache, which is published, to the remotes in the background.
-    void made(const std::string& path);
+    // Sends the missing entry, which is published now, to the remotes in the background.
+    void made() { send("made " + m_missing.path); }
 
  private:
-    enum class Answer { hit, miss, failed };
-
-    Answer next_answer();
+    bool is_hit();
     bool read_line(std::string& line);
     void send(const std::string& line);
-    void give_up(const std::string& reason);
+    bool give_up(const std::string& reason);
     void keep_log(const std::string& otherwise);
-    [[noreturn]] void fail_there();
+    [[noreturn]] void fail_there(const std::string& reason, bool is_final);
 
     const Missing& m_missing;
     const EntryKey m_key;
@@ -55,12 +52,7 @@ class RemoteEntry {
     UniqueFd m_socket;
     std::string m_read;  // what was read beyond the last line
     std::string m_label, m_problem;
-    std::string m_failure;  // "final TEXT" or "passing TEXT"
 };
-
-// Asks the remote caches for the entry of `key`, which is that of `missing` or of its text. Returns
-// null if there are no remote caches.
-std::unique_ptr<RemoteEntry> ask_remotes(const Missing& missing, const EntryKey& key, bool may_compile);
 
 // Returns the entry, open, as a compile service made it, or an empty descriptor with the reason in
 // `problem`. Throws CompileError if its compiler refused the code.

@@ -4,7 +4,6 @@
 // its SHA-256>; that directory's modification time is the time of the last use.
 #include "store/sources.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 
 #include <cerrno>
@@ -42,8 +41,6 @@ bool is_whole(const std::string& place, const std::string& library) {
     return true;
 }
 
-Strings environment_of_tar() { return {"PATH=" + search_path(environment("PATH")), "LC_ALL=C"}; }
-
 // Returns why a small file cannot be written in `directory`, as an errno value, or 0 if it can. A
 // full disk or a quota is a fault of the place, so another place may do. A damaged archive is not.
 int find_write_error(int directory) {
@@ -67,7 +64,7 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     if (!log) fail_system("cannot write to '" + staging.path() + "'", errno);
     Command command;
     command.argv = {"tar", "-xzof", "-"};
-    command.environment = environment_of_tar();
+    command.environment = {"PATH=" + search_path(environment("PATH")), "LC_ALL=C"};
     command.directory = into;
     command.input = file.get();
     command.output = log.get();
@@ -94,10 +91,10 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
 // process unpacked is then left alone, because others may already compile from it.
 void unpack(const std::string& archive, const std::string& library, const std::string& place, Cache& cache,
             const std::function<bool()>& is_made) {
-    const StagingDirectory staging(owned_prefix(cache.root() + "/" LAZYCK_CACHE_STAGING "/bundle"), k_depth_of_staging);
+    const StagingDirectory staging(owned_prefix(cache.root() + "/" LAZYCK_CACHE_STAGING "/bundle"));
     const char* const name = "unpacked";
-    if (mkdirat(staging.fd(), name, 0700) != 0) fail_system("cannot unpack '" + archive + "'", errno);
-    const UniqueFd into = open_at(staging.fd(), name, O_RDONLY | O_DIRECTORY);
+    UniqueFd into;
+    if (mkdirat(staging.fd(), name, 0700) == 0) into = open_at(staging.fd(), name, O_RDONLY | O_DIRECTORY);
     if (!into) fail_system("cannot unpack '" + archive + "'", errno);
     run_tar(archive, staging, into.get());
     if (!is_file_in(into.get(), library + "/contents"))
@@ -220,11 +217,10 @@ Strings bundle_roots(const std::string& given, const std::string& baked, const s
 std::string library_in(const std::string& directory, const ManifestView& manifest) {
     const std::string exact = directory + "/" + file_name_of(manifest.soname());
     if (is_file(exact)) return exact;
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(directory.c_str()), closedir);
+    const UniqueFd listing = open_file(directory, O_RDONLY | O_DIRECTORY);
     const std::string lead = manifest.library() + std::string(".so");
     std::string found;
-    while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
-        const std::string name = entry->d_name;
+    for (const std::string& name : listing ? names_in(listing.get()) : Strings()) {
         if (name.compare(0, lead.size(), lead) != 0 || !is_file(directory + "/" + name)) continue;
         if (found.empty() || name < found) found = name;
     }
@@ -239,22 +235,22 @@ std::string Sources::unpacked(const std::string& path, const ManifestRow& at, Ca
     const BlobRow blob = at.blob();
     const std::string place = cache.make_own_directory(LAZYCK_CACHE_BUNDLES) + "/" + digest;
     const auto is_known_good = [&] {
-        const std::lock_guard<std::mutex> guard(m_known->mutex);
-        return m_known->good.count(place) != 0;
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        return m_good.count(place) != 0;
     };
     // A bundle that was unpacked into a cache may have been removed in part, or torn by a power
     // cut. Later changes are detected at the compile, as in any bundle.
     const auto is_made = [&] {
         return is_whole(place, library) && is_file(place + "/" + blob.source) &&
-               (is_known_good() || m_known->contents.find_fault(place, at.manifest, blob).empty());
+               (is_known_good() || m_contents.find_fault(place, at.manifest, blob).empty());
     };
     if (!is_made()) {
         const BlobLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/bundle-" + digest + ".lock",
                             {"the bundle of " + visible(library), library, "", "", ""}, k_patience, is_made);
         if (!is_made()) unpack(path, library, place, cache, is_made);
     }
-    const std::lock_guard<std::mutex> guard(m_known->mutex);
-    m_known->good.insert(place);
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_good.insert(place);
     return place;
 }
 
@@ -262,15 +258,15 @@ std::string Sources::digest_of(const std::string& path) {
     struct stat st;
     if (stat(path.c_str(), &st) != 0) fail_to_read(path, errno);
     {
-        const std::lock_guard<std::mutex> guard(m_known->mutex);
-        const auto known = m_known->digests.find(path);
-        if (known != m_known->digests.end() && is_same_file(known->second.first, st)) return known->second.second;
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const auto known = m_digests.find(path);
+        if (known != m_digests.end() && is_same_file(known->second.first, st)) return known->second.second;
     }
     MappedFile file;
     if (const int error = file.map(path, true)) fail_to_read(path, error);
     const std::string digest = sha256_hex(file.data(), file.size()).substr(0, k_bundle_digits);
-    const std::lock_guard<std::mutex> guard(m_known->mutex);
-    m_known->digests[path] = {file.status(), digest};
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_digests[path] = {file.status(), digest};
     return digest;
 }
 
@@ -285,14 +281,15 @@ void remove_unused_bundles(const Directory& root) {
 SourceFile Sources::find(const ManifestRow& at, Cache& cache) {
     const BlobRow blob = at.blob();
     check_stays_inside(blob);
-    if (blob.source[0] == '/') return {m_places.roots.empty() ? "" : m_places.roots[0], blob.source, false};
+    if (blob.source[0] == '/')
+        return {m_places.roots.empty() ? "" : m_places.roots[0], blob.source, blob.source, false};
     std::string root = root_of_blob(m_places, at);
     const std::string archive = archive_path(root, file_name_of(at.manifest.library()));
     if (!is_file(root + "/" + blob.source) && is_file(archive)) {
         if (is_privileged()) check_way(blob, archive);
         root = unpacked(archive, at, cache);
     }
-    return {root, root + "/" + blob.source, true};
+    return {root, root + "/" + blob.source, std::string(LAZYCK_BUNDLE_LINK "/") + blob.source, true};
 }
 
 void Sources::check(const SourceFile& source, const ManifestRow& at) {
@@ -302,7 +299,7 @@ void Sources::check(const SourceFile& source, const ManifestRow& at) {
                  "its source '" + source.path + "' is not there\n  " LAZYCK_ENV_ROOT " names the library's bundle");
     }
     if (is_privileged()) check_way(blob, source.path);
-    const std::string fault = source.is_in_bundle ? m_known->contents.find_fault(source.root, at.manifest, blob) : "";
+    const std::string fault = source.is_in_bundle ? m_contents.find_fault(source.root, at.manifest, blob) : "";
     if (fault.empty()) return;
     fail_for(blob, "the bundle is not as it was when the library was built: " + fault +
                        "\n  the result would go into the cache under a key that it does not match; install the library"
@@ -310,12 +307,7 @@ void Sources::check(const SourceFile& source, const ManifestRow& at) {
 }
 
 std::string Sources::find_change(const SourceFile& source, const ManifestRow& at) {
-    return source.is_in_bundle ? m_known->contents.find_fault(source.root, at.manifest, at.blob(), true) : "";
-}
-
-void Sources::after_fork_in_child() {
-    static_cast<void>(m_known.release());
-    m_known = std::make_unique<Known>();
+    return source.is_in_bundle ? m_contents.find_fault(source.root, at.manifest, at.blob(), true) : "";
 }
 
 }  // namespace lazyck::rt

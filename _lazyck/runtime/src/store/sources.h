@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -38,9 +37,10 @@ std::string library_in(const std::string& directory, const ManifestView& manifes
 // Removes unpacked bundles that were not used for a week from the cache `root`. Ignores failures.
 void remove_unused_bundles(const Directory& root);
 
-// The source of a blob, and the root of the bundle.
+// The source of a blob, and the root of the bundle. `named` is the path in a command, where
+// LAZYCK_BUNDLE_LINK is a link to the root.
 struct SourceFile {
-    std::string root, path;
+    std::string root, path, named;
     bool is_in_bundle;
 };
 
@@ -56,24 +56,16 @@ class Sources {
     // Returns what the compiler read that changed since the build, or an empty string.
     std::string find_change(const SourceFile& source, const ManifestRow& at);
 
-    // Leaks what is known of the bundle: its locks may be held by threads that the child does not
-    // have.
-    void after_fork_in_child();
-
  private:
-    struct Known {
-        Contents contents;
-        std::mutex mutex;
-        std::map<std::string, std::pair<struct stat, std::string>>
-            digests;                 // of archives by path, with the status then
-        std::set<std::string> good;  // roots of unpacked bundles
-    };
-
     std::string unpacked(const std::string& path, const ManifestRow& at, Cache& cache);
     std::string digest_of(const std::string& path);
 
     const Places& m_places;
-    std::unique_ptr<Known> m_known = std::make_unique<Known>();
+    Contents m_contents;
+    std::mutex m_mutex;
+    // The digests of archives by path, with the status then.
+    std::map<std::string, std::pair<struct stat, std::string>> m_digests;
+    std::set<std::string> m_good;  // roots of unpacked bundles
 };
 
 }  // namespace lazyck::rt

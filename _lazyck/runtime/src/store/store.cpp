@@ -14,7 +14,6 @@
 #include "platform/files.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
-#include "store/missing.h"
 #include "store/remote.h"
 #include "store/trim.h"
 
@@ -144,11 +143,6 @@ void Store::set_cache_dir(const std::string& path) {
     m_caches.reset();
 }
 
-void Store::forget_bad_places() {
-    const std::lock_guard<std::mutex> guard(mutex);
-    if (m_caches) m_caches->forget_bad_places();
-}
-
 Guess Store::expected_cost(const ManifestRow& at, const Strings& archs) {
     return guess(at.manifest, caches(at.manifest)->own()->costs(key_of(at, archs)));
 }
@@ -172,13 +166,13 @@ void Store::after_fork_in_parent() {
 
 void Store::after_fork_in_child() {
     events.after_fork_in_child();
-    sources.after_fork_in_child();
     permits.after_fork_in_child();
-    // The caches and the copies are leaked: their locks may be held by threads that the child does
-    // not have.
+    // These are leaked: their locks may be held by threads that the child does not have.
     static_cast<void>(new std::shared_ptr<Caches>(m_caches));
-    m_caches.reset();
+    static_cast<void>(sources.release());
     static_cast<void>(named_copies.release());
+    m_caches.reset();
+    sources = std::make_unique<Sources>(places);
     named_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
     mutex.unlock();
 }
@@ -268,12 +262,14 @@ std::optional<Entry> Store::make_in_turn(const Missing& missing, bool may_compil
         quarantine(missing.path, there.problem, missing.subject);
     }
     begin = now_seconds();
-    const std::unique_ptr<RemoteEntry> remote = ask_remotes(missing, missing.key, may_compile);
+    const bool may_compile_here = may_compile && !jit.is_forbidden();
+    std::unique_ptr<RemoteEntry> remote;
+    if (config.has_remote) remote = std::make_unique<RemoteEntry>(missing, missing.key, may_compile_here);
     UniqueFd fetched = remote ? remote->fetch() : UniqueFd();
     std::string origin = fetched ? remote->origin() : "";
-    if (!fetched && may_compile && !jit.is_forbidden() && !config.compile_service.empty()) {
+    if (!fetched && may_compile_here && !config.compile_service.empty()) {
         fetched = compile_at_service(missing, origin, service_problem);
-        if (fetched && remote) remote->made(missing.path);
+        if (fetched && remote) remote->made();
     }
     if (fetched) {
         missing.tell_wait(origin, begin);
@@ -287,19 +283,9 @@ std::optional<Entry> Store::make_in_turn(const Missing& missing, bool may_compil
         if (jit.is_forbidden()) fail_frozen(missing.at, missing.key.archs, cache);
         there.entry = compile_entry(missing, remote.get());
     }
-    bound(cache);
-    return std::move(there.entry);
-}
-
-// Keeps the cache below its largest size, by an occasional trim. The caller has its entry, so a
-// failure here is only reported.
-void Store::bound(Cache& cache) {
-    if (config.cache_max_kib <= 0) return;
-    try {
+    if (config.cache_max_kib > 0)
         trim_now_and_then(cache.root(), static_cast<std::uint64_t>(config.cache_max_kib) * 1024);
-    } catch (const std::exception& e) {
-        say(Level::warn, std::string("cannot trim the cache: ") + e.what());
-    }
+    return std::move(there.entry);
 }
 
 void Store::fail_frozen(const ManifestRow& at, const Strings& archs, Cache& cache) const {

@@ -13,9 +13,10 @@
 #include "bundle/manifest_view.h"
 #include "cache/caches.h"
 #include "cache/entry.h"
-#include "cache/named_copies.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
+#include "platform/messages.h"
+#include "platform/process.h"
 #include "record/events.h"
 #include "store/jit_policy.h"
 #include "store/permits.h"
@@ -24,6 +25,7 @@
 
 namespace lazyck::rt {
 
+class RemoteEntry;
 struct Missing;
 
 // Counts what a library's blobs cost this process; see lazyck_stats.
@@ -83,7 +85,6 @@ class Store {
     std::shared_ptr<Caches> caches(const ManifestView& manifest);
     // Sets the cache directory. Throws CompileError if `path` cannot be a cache.
     void set_cache_dir(const std::string& path);
-    void forget_bad_places();
 
     // Writes pending events at the end of the process, and removes the files that were for this
     // process alone.
@@ -101,7 +102,7 @@ class Store {
     Events events;
     JitPolicy jit;
     std::mutex mutex;  // held for moments only; guards which caches there are, and what `preambles` remembers
-    Sources sources{places};
+    std::unique_ptr<Sources> sources = std::make_unique<Sources>(places);
     JobPermits permits;
     Preambles preambles{*this};
     std::unique_ptr<NamedCopies> named_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
@@ -113,12 +114,63 @@ class Store {
                                         std::string& service_problem);
     // Makes the entry unless another process does first.
     std::optional<Entry> make_in_turn(const Missing& missing, bool may_compile, std::string& service_problem);
-    void bound(Cache& cache);
     [[noreturn]] void fail_frozen(const ManifestRow& at, const Strings& archs, Cache& cache) const;
 
     std::shared_ptr<Caches> m_caches;
     std::string m_given;  // by set_cache_dir
     const bool m_may_stand_in;
 };
+
+// Returns how many seconds to wait for another process that compiles the blob: four times the time
+// of the slowest compile.
+double patience(const Config& config, const Guess& guess);
+
+// Returns the kilobytes to reserve for a compile: what it took before, or else what the library's
+// largest compile took, plus a fifth for the driver and its other children.
+long memory_for(const Config& config, const Guess& guess);
+
+// How a failure is to be treated; see failure.h.
+struct Verdict {
+    bool is_final = false;
+    int place_error = 0;
+    bool is_of_memory = false;
+};
+
+// Judges a compile step that failed in the directory `staging`, by what the compiler wrote. If that
+// could not be logged, `log_error` is the errno value.
+Verdict judge(const Outcome& outcome, const std::string& output, int log_error, const std::string& staging);
+
+// Describes an entry that a cache does not have, and what is known of its compile: how long others
+// wait for it, and how much memory is kept for it.
+struct Missing {
+    // Makes the directories for the entry in `cache`. Throws CompileError.
+    Missing(Store& store, const ManifestRow& at, const Strings& archs, Cache& cache);
+
+    Store& store;
+    const ManifestRow at;
+    const BlobRow blob;
+    const EntryKey key;
+    Cache& cache;
+    const Strings symbols;   // the entry must define these
+    const std::string path;  // of the entry
+    const Subject subject;
+    const Guess guess;
+
+    // Returns an event of the entry.
+    Event event(const char* kind) const;
+    // Reports that the call waited for `what` since `begin`, if that was long enough to notice.
+    void tell_wait(const std::string& what, double begin) const;
+    // Returns the request for a permit of the host to compile.
+    PermitRequest permit_request() const;
+    // Throws CompileError that says why the entry cannot be compiled, and by which shell line to
+    // repeat that, if there is one.
+    [[noreturn]] void fail(const std::string& reason, const Verdict& verdict, const std::string& command = "") const;
+};
+
+// Waits for permits, and compiles the entry by the library's own compiler: stage, compile, link,
+// check, seal, publish. The entry is then at its place in the cache with the log beside it, which
+// is also left on failure. Sends the entry to the remote caches, by `remote` if that is not null.
+// The caller holds the entry's lock. Throws CompileError.
+Entry compile_entry(const Missing& missing, RemoteEntry* remote);
 
 }  // namespace lazyck::rt

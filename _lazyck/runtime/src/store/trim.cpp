@@ -13,11 +13,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "base/numbers.h"
 #include "base/text.h"
 #include "cache/texts.h"
 #include "lazyck_abi.h"
@@ -55,27 +55,6 @@ std::string stem_of(const std::string& name) {
     return bad == std::string::npos ? "" : name.substr(0, bad);
 }
 
-void gather(const Directory& directory, const std::string& library, const std::string& leaf, std::vector<Group>& all) {
-    std::unordered_map<std::string, std::size_t> by_stem;
-    for (const std::string& name : directory.names()) {
-        const std::string stem = stem_of(name);
-        const auto st = stem.empty() ? std::nullopt : directory.status_of(name);
-        if (!st) continue;
-        const auto found = by_stem.emplace(stem, all.size());
-        if (found.second) {
-            all.emplace_back();
-            all.back().library = library;
-            all.back().leaf = leaf;
-            all.back().stem = stem;
-        }
-        Group& group = all[found.first->second];
-        group.names.push_back(name);
-        group.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
-        group.last_use = std::max(group.last_use, static_cast<double>(st->st_mtime));
-        group.has_entry |= name == stem + ".so";
-    }
-}
-
 // Calls `use` with each directory that may hold entries, the name of its library and its own name.
 void for_each_leaf(const Directory& root,
                    const std::function<void(const Directory&, const std::string&, const std::string&)>& use,
@@ -92,16 +71,24 @@ void for_each_leaf(const Directory& root,
 
 std::vector<Group> groups_of(const Directory& root) {
     std::vector<Group> all;
-    const auto use = [&](const Directory& leaf, const std::string& library, const std::string& name) {
-        gather(leaf, library, name, all);
+    const auto gather = [&](const Directory& leaf, const std::string& library, const std::string& leaf_name) {
+        std::unordered_map<std::string, std::size_t> by_stem;
+        for (const std::string& name : leaf.names()) {
+            const std::string stem = stem_of(name);
+            const auto st = stem.empty() ? std::nullopt : leaf.status_of(name);
+            if (!st) continue;
+            const auto found = by_stem.emplace(stem, all.size());
+            if (found.second) all.push_back({library, leaf_name, stem, "", {}});
+            Group& group = all[found.first->second];
+            group.names.push_back(name);
+            group.bytes += static_cast<std::uint64_t>(st->st_blocks) * 512;
+            group.last_use = std::max(group.last_use, static_cast<double>(st->st_mtime));
+            group.has_entry |= name == stem + ".so";
+        }
     };
-    for_each_leaf(root, use, pass_over);
-    for (const KeptPreamble& each : preambles_in(root)) {
-        all.emplace_back();
-        all.back().preamble = each.name;
-        all.back().bytes = each.bytes;
-        all.back().last_use = static_cast<double>(each.last_use);
-    }
+    for_each_leaf(root, gather, pass_over);
+    for (const KeptPreamble& each : preambles_in(root))
+        all.push_back({"", "", "", each.name, {}, each.bytes, static_cast<double>(each.last_use)});
     return all;
 }
 
@@ -137,8 +124,20 @@ bool remove_group(const Directory& root, const Group& group) {
     return true;
 }
 
-TrimOutcome trim_in(const Directory& root, const TrimRequest& request,
-                    const std::function<void(const TrimmedEntry&)>& removed) {
+}  // namespace
+
+void for_each_entry(const std::string& root, const std::function<void(const Directory&, const std::string&)>& use,
+                    const Refused& refused) {
+    const auto use_leaf = [&](const Directory& leaf, const std::string&, const std::string&) {
+        for (const std::string& name : leaf.names()) {
+            if (name == stem_of(name) + ".so") use(leaf, name);
+        }
+    };
+    for_each_leaf(Directory::open(root), use_leaf, refused);
+}
+
+TrimOutcome trim(const Directory& root, const TrimRequest& request,
+                 const std::function<void(const TrimmedEntry&)>& removed) {
     std::vector<Group> all = groups_of(root);
     std::sort(all.begin(), all.end(), [](const Group& a, const Group& b) { return a.last_use < b.last_use; });
     const double now = static_cast<double>(std::time(nullptr));
@@ -161,32 +160,11 @@ TrimOutcome trim_in(const Directory& root, const TrimRequest& request,
                                     : outcome.removed_preambles);
         if (group.has_entry) removed({entry_path(root, group), group.bytes, group.last_use});
     }
+    if (!request.is_dry) outcome.removed_texts = remove_unused_texts(root);
     return outcome;
 }
 
-}  // namespace
-
-void for_each_entry(const std::string& root, const std::function<void(const Directory&, const std::string&)>& use,
-                    const Refused& refused) {
-    const auto use_leaf = [&](const Directory& leaf, const std::string& library, const std::string& name) {
-        std::vector<Group> all;
-        gather(leaf, library, name, all);
-        for (const Group& group : all) {
-            if (group.has_entry) use(leaf, group.stem + ".so");
-        }
-    };
-    for_each_leaf(Directory::open(root), use_leaf, refused);
-}
-
-TrimOutcome trim(const std::string& root, const TrimRequest& request,
-                 const std::function<void(const TrimmedEntry&)>& removed) {
-    const Directory directory = Directory::open(root);
-    TrimOutcome outcome = trim_in(directory, request, removed);
-    if (!request.is_dry) outcome.removed_texts = remove_unused_texts(directory);
-    return outcome;
-}
-
-void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
+void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) try {
     const Directory directory = Directory::open(root);
     const UniqueFd stamp = open_at(directory.fd(), LAZYCK_CACHE_TRIMMED, O_RDWR | O_CREAT | O_NONBLOCK);
     struct stat st;
@@ -198,17 +176,16 @@ void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) {
     futimens(stamp.get(), nullptr);
     remove_unused_bundles(directory);
     remove_unused_preambles(directory);
-    TrimRequest request;
-    const TrimOutcome now = trim_in(directory, {UINT64_MAX, -1, true}, [](const TrimmedEntry&) {});
-    if (now.kept_bytes <= most_bytes) return;
-    request.most_bytes = most_bytes / 10 * 9;
-    const TrimOutcome outcome = trim_in(directory, request, [](const TrimmedEntry&) {});
-    remove_unused_texts(directory);
+    const auto ignore = [](const TrimmedEntry&) {};
+    if (trim(directory, {UINT64_MAX, -1, true}, ignore).kept_bytes <= most_bytes) return;
+    const TrimOutcome outcome = trim(directory, {most_bytes / 10 * 9}, ignore);
     say(Level::info,
         "the cache '" + root + "' was larger than " + size_text(static_cast<double>(most_bytes)) + ": removed the " +
             std::to_string(outcome.removed) + " least recently used blob" + (outcome.removed == 1 ? ", " : "s, ") +
             size_text(static_cast<double>(outcome.removed_bytes)) + " (" LAZYCK_ENV_CACHE_MAXSIZE ")",
         {"trim"});
+} catch (const std::exception& e) {
+    say(Level::warn, std::string("cannot trim the cache: ") + e.what());
 }
 
 }  // namespace lazyck::rt

@@ -41,13 +41,13 @@ struct TrimmedEntry {
 // Removes entries, with their logs, notes and damaged copies, the longest unused first, and all of
 // them if `most_bytes` is 0. Processes that have an entry loaded keep it, and those that look for
 // one meanwhile find it or compile it. An entry that cannot be removed is kept. A directory below
-// `root` that is refused is skipped and named. Throws CompileError if `root` itself cannot be read
-// or is refused.
-TrimOutcome trim(const std::string& root, const TrimRequest& request,
+// `root` that is refused is skipped and named.
+TrimOutcome trim(const Directory& root, const TrimRequest& request,
                  const std::function<void(const TrimmedEntry&)>& removed);
 
 // Trims a cache that is larger than `most_bytes` to nine tenths of that, at most once an hour for
-// all processes of all hosts. Processes that compile call it.
+// all processes of all hosts. Processes that compile call it: they have their entry, so a failure is
+// only reported.
 void trim_now_and_then(const std::string& root, std::uint64_t most_bytes);
 
 }  // namespace lazyck::rt
