@@ -1,6 +1,3 @@
-"""What stands behind lazyck's commands and its Python interface, which is the package `lazyck`.
-
-Nothing here is for other programs: any name may change.
-"""
+"""What stands behind the commands and the package `lazyck`. Any name here may change."""
 
 __version__ = "0.1.0"

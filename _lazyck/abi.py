@@ -1,7 +1,5 @@
-"""Names and numbers that Python, the shim (C) and the runtime (C++) share, each in one place.
-
-`render_header()` returns them as `lazyck_abi.h`. Nothing in this module does I/O.
-"""
+"""Names and numbers that Python, the shim (C) and the runtime (C++) share. `render_header()`
+returns them as `lazyck_abi.h`."""
 
 from enum import Enum
 
@@ -11,8 +9,7 @@ RECORD_SECTION = ".lazyck.record"
 # Bytes 9 to 15 of an ELF identification are padding. The shim puts this mark there in each object
 # that it writes, so that a single 16-byte read tells a deferred object from a real one.
 OBJECT_MARK = b"LAZYCK\x01"
-# A deferred object refers to this symbol, which nothing defines. A link without lazyck fails and
-# names it.
+# A deferred object refers to this symbol. Nothing defines it: a link without lazyck names it.
 DEFERRED_SYMBOL = "lazyck_deferred_this_object__run_make_clean_first__or_link_it_under_lazyck_build_full"
 DEFERRED_SECTION = ".lazyck.deferred"
 
@@ -23,33 +20,28 @@ SYMBOL_MANIFEST = "lazyck_manifest"
 SYMBOL_MANIFEST_END = "lazyck_manifest_end"
 SYMBOL_TRAMPOLINE = "lazyck_trampoline"
 # If the library hides a function ahead of time, blobs call it by its own name, this mark and the
-# library's tag, such as `_Z3addii.lazyck.1a2b3c4d`. No other library's function of the plain name
-# can be bound in its place.
+# library's tag, such as `_Z3addii.lazyck.1a2b3c4d`, in place of which no other can be bound.
 PRIVATE_MARK = ".lazyck."
 
 # -- host units and kernel units -------------------------------------------------------------------
 # A host unit registers this mark and its own name in the place of device code.
 HOST_UNIT_MARK = "LAZYCKU1"
-# A kernel's library holds this mark and a reason if the kernel cannot be compiled alone, only all
-# kernels of its source together.
+# A kernel's library holds this mark and a reason if only all kernels of its source can be compiled.
 WHOLE_SOURCE_MARK = "LAZYCKW1"
-# This section of a host unit's object lists what the unit registers and which files its source
-# reads.
+# This section of a host unit's object lists what the unit registers, and the files that it reads.
 KERNELS_SECTION = ".lazyck.kernels"
 KERNELS_VERSION = "lazyck kernels 2"
-# The names that only one source uses are made unique with this and hexadecimal digits. Each host
-# unit has digits of its own. In device code, whose names never meet those of others, the digits are
-# zeros.
+# The names that only one source uses are made unique with this and hexadecimal digits of the host
+# unit. In device code, whose names never meet those of others, the digits are zeros.
 MODULE_ID = "_lazyck_"
 MODULE_ID_DIGITS = 16
-# A library with the device code of a whole source exports it under this name, and under the names
-# of its kernels.
+# A library with the device code of a whole source exports it by this name and its kernels' names.
 IMAGE_SYMBOL = "lazyck_image"
 # How a wrapped function receives a handle: as an argument, as the first field of what an argument
 # points to, or in the parameters of a graph node. The last three are layouts of HIP: the parameters
 # of a kernel node, the parameters of any node, and a list of launches.
 HANDLE_ITSELF, HANDLE_FIRST, HANDLE_NODE, HANDLE_HIP_KERNEL, HANDLE_HIP_NODE, HANDLE_HIP_LIST = range(6)
-# The order of the GPU runtime's own functions in a library's table (see postbuild/link/handles.py).
+# The order of the GPU runtime's own functions in a library's table (see postbuild/link/stubs.py).
 REGISTER_IMAGE, REGISTER_END, UNREGISTER_IMAGE, REGISTER_FUNCTION, REGISTER_VARIABLE = range(5)
 REGISTER_MANAGED, INITIALIZE_MODULE = 5, 6
 SYMBOL_WRAPPED = "lazyck_wrapped"
@@ -59,9 +51,8 @@ READY_HANDLE_BITS = 16
 SYMBOL_READY = "lazyck_ready_handles"
 
 # -- machines --------------------------------------------------------------------------------------
-# Each machine that lazyck has stubs for: its number in ELF files, its name as `uname -m` gives it,
-# and how else the first word of a target triple spells it. Only little-endian 64-bit machines are
-# listed.
+# Each machine (little-endian, 64 bits) that lazyck has stubs for: its number in ELF files, its name
+# as `uname -m` gives it, and how else the first word of a target triple spells it.
 MACHINES = ((62, "x86_64", "amd64"), (183, "aarch64", "arm64"))
 # Other machines that a user may meet in a message.
 OTHER_MACHINES = (
@@ -111,8 +102,7 @@ CACHE_BUNDLES = ".bundles"
 CACHE_TRIMMED = ".trimmed"
 # The number of directories from a cache's root to an entry, including the root.
 DEPTH_OF_ENTRIES = 4
-# The hexadecimal digits of a blob's digest, and of the hash of ENV_EXTRA_CACHE_KEY, in names of
-# files and directories (see layout.py).
+# The digits of a blob's digest and of ENV_EXTRA_CACHE_KEY's hash in names of files (see layout.py).
 DIGEST_DIGITS = 16
 SALT_DIGITS = 12
 # Behind an entry's ELF image: this magic, the version as a u32, four zero bytes, and the columns,
@@ -122,15 +112,13 @@ ENTRY_VERSION = 1
 ENTRY_TRAILER = {
     "image_size": "u64", "digest_low": "u64", "digest_high": "u64", "key_low": "u64", "key_high": "u64", "text": "u64",
 }  # fmt: skip
-# Programs share their entries under this name, which stands for a library's: no process has two
-# programs.
+# The library's name of all programs, which share their entries: no process has two programs.
 PROGRAMS = "programs"
 # A folder beside a bundle: cache entries that came with the library.
 BUNDLE_CACHE = "cache"
 # A file in a library's part of a deployed bundle: an archive of the library's sources and headers.
 BUNDLE_ARCHIVE = "sources.tar.gz"
-# A file beside that archive: what compiling the blobs took where the library was built, in the
-# format of a cache's `.costs`.
+# A file beside that archive, like a cache's `.costs`: what compiles took where it was built.
 BUNDLE_COSTS = "costs"
 # The group of entry points that name installed packs, and the first line of a pack's own file.
 PACKS_GROUP = "lazyck.packs"
@@ -179,6 +167,20 @@ class Role(str, Enum):
     REFUSE = "R"  # run the real compiler
     REFUSE_COMPILE = "C"  # run the real compiler if it is a compile
     REFUSE_IF_TRUE = "T"  # run the real compiler if it is a compile and the value is `true`
+
+
+# The roles of options that say what a compile writes, and where.
+ROLES_OF_OUTPUTS = "".join(r.value for r in Role if r in (Role.COMPILE, Role.OUTPUT) or r.name.startswith("DEPEND"))
+# The entries of a shim's configuration, each of which is a member of the shim's `Conf`: those with
+# one text and those with any number. shims.py says what they mean.
+SHIM_TEXTS = dict.fromkeys((
+    "tool", "toolchain", "target", "lists_paths", "listed", "log", "compiles", "headers", "links", "python",
+    "bootstrap",
+))  # fmt: skip
+SHIM_LISTS = dict.fromkeys((
+    "real", "compiler", "blobs", "suffixes", "languages", "flag_env", "option_env", "pass_when", "path_map",
+    "env_names", "restore", "shim_dirs", "launch", "launchers", "rules",
+))  # fmt: skip
 
 
 # -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
@@ -233,11 +235,9 @@ ENV_SIGN_KEY = "LAZYCK_SIGN_KEY"
 ENV_TRUST = "LAZYCK_TRUST"
 
 VARIABLES = " ".join(sorted(value for name, value in globals().items() if name.startswith("ENV_")))
-# Variables whose names begin with one of these are not for users: lazyck's own programs set them
-# for each other, or its tests read them.
+# Variables that begin so are not for users: lazyck's programs set them for each other, or tests do.
 OTHER_VARIABLES = "LAZYCK_UNIT_ASKS LAZYCK_SHIM_DEPTH LAZYCK_VENV LAZYCK_TEST_ LAZYCK_FUZZ_ LAZYCK_WORLD_DIR"
-# The runtime sets this variable to tell lazyck-unit that its standard input is a socket for
-# questions.
+# Tells lazyck-unit, which the runtime starts, that its standard input is a socket for questions.
 UNIT_ASKS = "LAZYCK_UNIT_ASKS"
 DEFAULT_CACHE_NAME = "lazyck"
 # Times in the environment are at most this many seconds, and sizes below this many bytes.
@@ -250,8 +250,7 @@ REMOTE_HELPER = "lazyck-remote"
 
 
 def archs_in_name(archs: str) -> str:
-    """Return archs as the names of files and directories spell them: without `-`, which ends the
-    archs in such names (see `EntryKey::archs_in_name`)."""
+    """Return archs as names of files spell them: without `-`, which ends archs in such names."""
     return archs.replace("-", "_")
 
 

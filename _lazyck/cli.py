@@ -1,6 +1,7 @@
 """The `lazyck` command: parses the command line, calls one function, prints the result."""
 
 import difflib
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,33 +19,23 @@ PACKAGE = Path(__file__).parent
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-def print_dir(directory: Path) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """Return the callback of an option that prints a directory and exits."""
+def dir_option(name: str, directory: Path, what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return an option that prints a directory and exits."""
 
     def show(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:
         if is_given and not context.resilient_parsing:
             click.echo(str(directory))
             context.exit()
 
-    return show
+    text = f"Print the directory of {what}, and exit."
+    return click.option(name, is_flag=True, is_eager=True, expose_value=False, callback=show, help=text)
 
 
-# Each command and its module in _lazyck.commands, which defines it as `group` or `command`.
-COMMANDS = {
-    "build": "build",
-    "cache": "cache",
-    "check": "check",
-    "cmake-target": "cmake_target",
-    "completion": "completion",
-    "config": "config",
-    "doctor": "doctor",
-    "help": "help",
-    "inspect": "inspect",
-    "pack": "pack",
-    "prebuild": "prebuild",
-    "profile": "profile",
-    "report": "report",
-}
+# Each has a module of its name in _lazyck.commands, which defines it as `group` or `command`.
+COMMANDS = (
+    "build", "cache", "check", "cmake-target", "completion", "config", "doctor", "help", "inspect", "pack", "prebuild",
+    "profile", "report",
+)  # fmt: skip
 
 
 class LazyGroup(click.Group):
@@ -59,7 +50,7 @@ class LazyGroup(click.Group):
         """Return the command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"_lazyck.commands.{COMMANDS[cmd_name]}")
+        module = import_module(f"_lazyck.commands.{cmd_name.replace('-', '_')}")
         found = getattr(module, "group", None) or module.command
         assert isinstance(found, click.Command)
         return found
@@ -79,22 +70,8 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="lazyck")
-@click.option(
-    "--include-dir",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=print_dir(PACKAGE / "runtime" / "src"),
-    help="Print the directory of lazyck.h, the C interface of lazy libraries, and exit.",
-)
-@click.option(
-    "--cmake-dir",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=print_dir(PACKAGE.parent / "lazyck" / "cmake"),
-    help="Print the directory of lazyckConfig.cmake, for CMake's find_package(lazyck), and exit.",
-)
+@dir_option("--include-dir", PACKAGE / "runtime" / "src", "lazyck.h, the C interface of lazy libraries")
+@dir_option("--cmake-dir", PACKAGE.parent / "lazyck" / "cmake", "lazyckConfig.cmake, for CMake's find_package(lazyck)")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Build GPU kernel libraries lazily: each generated kernel is compiled on its first call."""
@@ -105,15 +82,13 @@ def cli(context: click.Context) -> None:
 
 def main() -> NoReturn:
     """Run the command line. Only this function turns an error into an exit status."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, Python takes every status for 0
     try:
         cli.main(prog_name="lazyck", standalone_mode=False)
         sys.exit(0)
     except LazyckError as e:
         terminal.tell_error(e.render())
         sys.exit(e.exit_code)
-    except click.UsageError as e:
-        e.show()
-        sys.exit(2)
     except click.ClickException as e:
         e.show()
         sys.exit(e.exit_code)

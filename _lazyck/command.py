@@ -6,13 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Invocation:
-    """One call of a compiler as the shim saw it, with response files expanded.
-
-    `argv` is the command that runs in its place and starts with the path of the real compiler. It
-    may begin with several words, as `ccache g++` does: `prefix` counts them. `tool` is the name of
-    the shim (`hipcc`, `c++`), and `toolchain` names a module of `_lazyck.toolchains`. `env` holds
-    those variables with flags that were set.
-    """
+    """One call of a compiler as the shim `tool` (`hipcc`, `c++`) saw it, with response files
+    expanded. `argv` is the command that runs in its place; its first `prefix` words are the real
+    compiler, such as `ccache g++`. `toolchain` names a module of `_lazyck.toolchains`, and `env`
+    holds the variables with flags that were set."""
 
     tool: str
     toolchain: str

@@ -2,9 +2,10 @@
 
 import os
 import pwd
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from _lazyck import abi
 from _lazyck.errors import UsageError
@@ -12,47 +13,41 @@ from _lazyck.quantities import seconds_of
 from _lazyck.user_file import read_user_file
 from _lazyck.variables import BY_NAME, NO, YES, unknown_variables
 
+T = TypeVar("T")
 
-def number(env: Mapping[str, str], name: str, default: int) -> int:
-    """Return a positive whole number from the environment. Raises `UsageError` that names the
-    variable."""
+
+def _parsed(env: Mapping[str, str], name: str, default: T, parse: Callable[[str], T | None], problem: str) -> T:
+    """Return a variable's value as `parse` returns it. Raises `UsageError` for None."""
     text = env.get(name, "")
-    if not text:
-        return default
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{name}={text!r}: not a whole number of at least 1", f"correct or unset {name}")
-    return int(text)
-
-
-def seconds(env: Mapping[str, str], name: str, default: float) -> float:
-    """Return a positive number of seconds from the environment. Raises `UsageError` that names the
-    variable."""
-    text = env.get(name, "")
-    if not text:
-        return default
-    found = seconds_of(text)
-    if not found:
-        raise UsageError(f"{name}={text!r}: not a number of seconds above 0", f"correct or unset {name}")
+    found = parse(text) if text else default
+    if found is None:
+        raise UsageError(f"{name}={text!r}: {problem}", f"correct or unset {name}")
     return found
 
 
+def number(env: Mapping[str, str], name: str, default: int) -> int:
+    """Return a positive whole number of the environment. Raises `UsageError`."""
+
+    def parse(text: str) -> int | None:
+        return int(text) or None if text.isascii() and text.isdigit() else None
+
+    return _parsed(env, name, default, parse, "not a whole number of at least 1")
+
+
+def seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    """Return a positive number of seconds of the environment. Raises `UsageError`."""
+    return _parsed(env, name, default, lambda text: seconds_of(text) or None, "not a number of seconds above 0")
+
+
 def switch(env: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Return whether a variable of the environment is on. Raises `UsageError` that names the
-    variable."""
-    text = env.get(name, "")
-    if not text:
-        return default
-    if text not in (*YES, *NO):
-        raise UsageError(f"{name}={text!r}: neither 0 nor 1", f"correct or unset {name}")
-    return text in YES
+    """Return whether a variable of the environment is on. Raises `UsageError`."""
+    values = dict.fromkeys(YES, True) | dict.fromkeys(NO, False)
+    return _parsed(env, name, default, values.get, "neither 0 nor 1")
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of the process, with values from the user's file for variables that it
-    lacks.
-
-    Only this module of lazyck's Python reads the environment.
-    """
+    """Return the environment, with values from the user's file for variables that it lacks. Only
+    this module of lazyck's Python reads the environment."""
     own = own_environment()
     return {**read_user_file(own).values, **own}
 
@@ -63,8 +58,7 @@ def own_environment() -> dict[str, str]:
 
 
 def environment_problems() -> list[str]:
-    """Return what the user of any command should be told: variables that lazyck does not have, and
-    parts of the user's file that were not read."""
+    """Return unknown variables and unread parts of the user's file, as warnings of any command."""
     env = own_environment()
     file = read_user_file(env)
     unknown = [f"{file.path}: {text}" for text in unknown_variables(file.values).values()]
@@ -73,8 +67,7 @@ def environment_problems() -> list[str]:
 
 @contextmanager
 def setting(name: str, value: str) -> Iterator[None]:
-    """Set a variable of the environment within the block, which also affects libraries that are
-    loaded meanwhile."""
+    """Set a variable of the environment within the block, also for libraries loaded in it."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -87,12 +80,9 @@ def setting(name: str, value: str) -> Iterator[None]:
 
 
 def cache_dir(env: Mapping[str, str]) -> Path | None:
-    """Return where the runtime caches the blobs of a library that has no cache name built in, or
-    None if no variable says where.
-
-    The rules are the runtime's (runtime/src/platform/config.cpp). Raises `UsageError` for a place
-    that the runtime refuses.
-    """
+    """Return where the runtime caches the blobs of a library without a cache name of its own, if a
+    variable says where (see runtime/src/platform/config.cpp). Raises `UsageError` for a place that
+    the runtime refuses."""
     for name in (abi.ENV_CACHE_DIR, abi.ENV_NAME):
         if problem := BY_NAME[name].problem(env.get(name, "")):
             raise UsageError(f"{name}={env[name]!r}: {problem}", f"correct or unset {name}")
@@ -106,8 +96,7 @@ def cache_dir(env: Mapping[str, str]) -> Path | None:
 
 
 def tools_dir(env: Mapping[str, str]) -> Path:
-    """Return the user's directory for what lazyck compiles for itself: `lazyck-rt`, objects of the
-    runtime, the shim."""
+    """Return the user's directory for `lazyck-rt`, the shim, and objects of the runtime."""
     return Path(_user_caches(env) or "/nonexistent") / "lazyck-tools"
 
 
@@ -122,8 +111,7 @@ def _user_caches(env: Mapping[str, str]) -> str:
 
 
 def runtime_source() -> Path:
-    """Return the directory of the runtime's sources: `LAZYCK_RUNTIME_SRC`, else the package's own.
-    Raises `UsageError` if the variable names no directory."""
+    """Return `LAZYCK_RUNTIME_SRC`, else the package's own sources. Raises `UsageError`."""
     given = environment().get(abi.ENV_RUNTIME_SRC, "")
     if given:
         path = Path(given).absolute()

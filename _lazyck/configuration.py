@@ -1,5 +1,4 @@
-"""All settings in effect: each variable with its value and the source of that value, and the user's
-file."""
+"""All settings in effect: the value of each variable, and where that comes from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -43,8 +42,7 @@ class Configuration:
 
 
 def examine(env: Mapping[str, str]) -> Configuration:
-    """Return the settings of a process with the environment `env` and the user's file that belongs
-    to it."""
+    """Return the settings of a process with the environment `env`, and with its user's file."""
     file = read_user_file(env)
     settings = [_setting(variable, env, file) for variable in VARIABLES]
     for source, names in ((_ENVIRONMENT, env), (str(file.path), file.values)):
@@ -82,31 +80,24 @@ def _default_cache(file: UserFile, env: Mapping[str, str]) -> tuple[str, str]:
 
 def to_json(found: Configuration) -> dict[str, object]:
     """Return the settings as `--json` prints them."""
-    return {
-        "settings": [asdict(s) for s in found.settings],
-        "user_file": str(found.user_file or ""),
-        "problems": list(found.problems),
-    }
+    return asdict(found) | {"user_file": str(found.user_file or "")}
 
 
 def render(found: Configuration) -> str:
     """Return a table for people: first what is set, then the defaults."""
-    is_default = [s.source == _DEFAULT for s in found.settings]
-    given = [s for s, default in zip(found.settings, is_default, strict=True) if not default]
-    rest = [s for s, default in zip(found.settings, is_default, strict=True) if default]
+    given = [s for s in found.settings if s.source != _DEFAULT]
+    rest = [s for s in found.settings if s.source == _DEFAULT]
     lines = _table(given) + ["", "defaults:"] * bool(given) + _table(rest)
     lines += ["", f"the user's file: {found.user_file or 'none, since neither HOME nor XDG_CONFIG_HOME says where'}"]
     return "\n".join([*lines, *(f"  {visible(p)}" for p in found.problems)])
 
 
 def _table(settings: Sequence[Setting]) -> list[str]:
-    widths = [
-        max((len(row) for row in column), default=0)
-        for column in ([s.name for s in settings], [visible(s.value) for s in settings])
-    ]
+    names = max((len(s.name) for s in settings), default=0)
+    values = min(40, max((len(visible(s.value)) for s in settings), default=0))
     lines = []
     for s in settings:
         source = "" if s.source == _DEFAULT else s.source
-        lines.append(f"{s.name:<{widths[0]}}  {visible(s.value):<{min(widths[1], 40)}}  {visible(source)}".rstrip())
+        lines.append(f"{s.name:<{names}}  {visible(s.value):<{values}}  {visible(source)}".rstrip())
         lines += [f"  wrong: {s.problem}"] if s.problem else []
     return lines

@@ -1,5 +1,4 @@
-"""The cost of earlier compiles, as the runtime records it in a cache (for the format see
-`runtime/src/cache/costs.h`)."""
+"""The costs of earlier compiles, which the runtime records (runtime/src/cache/costs.h)."""
 
 import contextlib
 import re
@@ -14,16 +13,14 @@ from _lazyck.history import Event, lines_below
 
 _MOST_RECORDS = 500_000
 _TAIL = 64 << 10
-# This does not match the lines of killed compiles, which have a `!`. Names are spelled as in the
-# file names of the runtime.
+# The lines of killed compiles have a `!` and do not match. Names are spelled as in file names.
 _LINE = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) ([\w.+~-]+) ([\w.+~-]+)\n")
 _UNKNOWN_NEED_KIB = 4 << 20  # the default in the runtime's store/missing.cpp
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What compiles took: seconds, and KiB of the largest process. The keys are (library, blob,
-    archs), spelled as in file names."""
+    """What compiles took: seconds and KiB, by library, blob and archs, spelled as in file names."""
 
     seconds: Mapping[tuple[str, str, str], float]
     peak_kib: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
@@ -63,60 +60,48 @@ class Costs:
         return {blob: sum(each) / len(each) for blob, each in found.items()}
 
     def with_events(self, events: Iterable[Event]) -> "Costs":
-        """Return these costs with those of the compiles in a history, in its order. A history is
-        newer than the records."""
+        """Return these costs with those of the compiles in a history, which is newer."""
         compiles = [e for e in events if e.kind == "compile" and not e.has_failed]
         newer = {(e.library, e.blob, archs_in_name(e.arch)): e.seconds for e in compiles}
         return Costs({key: s for key, s in self.seconds.items() if key not in newer} | newer, self.peak_kib)
 
     @property
     def mean(self) -> float | None:
-        """The mean seconds of all known compiles, which serve as the guess for others. None if none
-        is known."""
+        """The mean seconds of known compiles, as a guess for others. None if none is known."""
         return sum(self.seconds.values()) / len(self.seconds) if self.seconds else None
 
 
 def read_costs(caches: Iterable[Path], libraries: Iterable[str] | None = None) -> Costs:
-    """Read what these caches know of these libraries (None: of all).
-
-    If several caches know a blob, the first one counts, and in it the newest line of the blob and
-    its archs. Lines that do not parse and caches that are refused are skipped. Raises `OSError` if
-    a record cannot be read.
-    """
+    """Read what these caches know of these libraries (None: of all). The first cache that knows a
+    blob counts, and in it the newest line. Lines that do not parse and refused caches are skipped.
+    Raises `OSError`."""
     wanted = None if libraries is None else set(libraries)
-    known: dict[tuple[str, str, str], float] = {}
-    peaks: dict[tuple[str, str, str], int] = {}
+    known: dict[tuple[str, str, str], tuple[float, int]] = {}
     for cache in caches:
-        found: dict[tuple[str, str, str], float] = {}
-        sizes: dict[tuple[str, str, str], int] = {}
+        found: dict[tuple[str, str, str], tuple[float, int]] = {}
         try:
             for file, line in lines_below(cache, CACHE_COSTS, wanted):
                 match = _LINE.fullmatch(line or b"")
                 if match and len(found) < _MOST_RECORDS:
-                    key = (file, match[3].decode(), match[4].decode())
-                    found[key], sizes[key] = float(match[1]), int(match[2])
+                    found[file, match[3].decode(), match[4].decode()] = float(match[1]), int(match[2])
         except RefusedError as e:
             pass_over(cache, e)
-        known, peaks = found | known, sizes | peaks
-    return Costs(known, peaks)
+        known = found | known
+    return Costs({key: seconds for key, (seconds, _) in known.items()}, {key: kib for key, (_, kib) in known.items()})
 
 
 def read_last(cache: Path, library: str, blob: str, archs: str) -> tuple[float, int] | None:
-    """Return the seconds and peak KiB of a blob's last compile for these archs. Names are spelled
-    as in file names.
-
-    The result is None if there is no such line near the end of the record, if there is no record,
-    or if the cache is refused. Raises `OSError`.
-    """
+    """Return the seconds and peak KiB of a blob's last compile for these archs, with names as in
+    file names, or None if the record's end does not say. Raises `OSError`."""
     try:
         with opened_in(cache, cache / CACHE_COSTS / library) as f:
             f.seek(max(0, f.seek(0, 2) - _TAIL))
-            text = f.read(_TAIL).decode("ascii", "replace")
+            lines = f.read(_TAIL).splitlines(keepends=True)
     except (RefusedError, FileNotFoundError):
         return None
-    for line in reversed(text.splitlines()):
-        match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) (\d{1,15}) (\S+) (\S+)", line)
-        if match and match[3] == blob and match[4] == archs:
+    for line in reversed(lines):
+        match = _LINE.fullmatch(line)
+        if match and (match[3].decode(), match[4].decode()) == (blob, archs):
             return float(match[1]), int(match[2])
     return None
 
@@ -131,11 +116,8 @@ def keep_guess(cache: Path, library: str, blob: str, archs: str, seconds: float,
 
 
 def write_shipped(path: Path, costs: Costs, keys: Iterable[tuple[str, str, str]]) -> int:
-    """Write the costs of these blobs to `path`, a file of a bundle, and keep what it says of other
-    blobs.
-
-    Returns the number of lines in the file. Raises `OSError`.
-    """
+    """Write the costs of these blobs to `path`, a file of a bundle, and keep what it says of
+    others. Returns the number of its lines. Raises `OSError`."""
     lines: dict[tuple[str, str], str] = {}
     with contextlib.suppress(FileNotFoundError):
         for line in path.read_bytes().splitlines(keepends=True):

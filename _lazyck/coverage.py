@@ -1,15 +1,15 @@
-"""Coverage: how well recorded runs tell which blobs another run will use, and which blobs many of
-them used."""
+"""How well recorded runs tell which blobs another will use, and which blobs many of them used."""
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from _lazyck.errors import FormatError, LazyckError, UsageError
-from _lazyck.profile import MERGED, Profile, Use, aligned, merge_uses
+from _lazyck.profile import MERGED, Profile, Use, aligned, merge
 from _lazyck.quantities import counted, show_seconds
 from _lazyck.visible import visible
 
@@ -48,8 +48,7 @@ def runs_of(profiles: Sequence[Profile], weights: Sequence[Fraction] = ()) -> li
 
 
 def runs_to_compare(profiles: Sequence[Profile]) -> list[Run]:
-    """Return the runs in `profiles`, as `runs_of` does. Raises `LazyckError` too if there are fewer
-    than two."""
+    """Return the runs, as `runs_of` does. Raises `LazyckError` too if there are fewer than two."""
     runs = runs_of(profiles)
     if len(runs) < 2:
         where = ", ".join(p.where for p in profiles)
@@ -61,21 +60,15 @@ class _Users:
     """Knows which of the runs used a blob. A name in a plain list is that blob in any library."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
-        self._by_key: dict[tuple[str, str, str], set[int]] = {}
-        self._by_name: dict[str, set[int]] = {}
-        self._by_bare_name: dict[str, set[int]] = {}
+        self._of: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
         for i, run in enumerate(runs):
             for use in run.uses:
-                self._by_key.setdefault(use.key, set()).add(i)
-                self._by_name.setdefault(use.blob, set()).add(i)
-                if not use.library:
-                    self._by_bare_name.setdefault(use.blob, set()).add(i)
+                for key in (use.key, (use.blob, use.library), (use.blob,)):
+                    self._of[key].add(i)
 
     def of(self, use: Use) -> set[int]:
         """Return the numbers of the runs that used the blob of `use`."""
-        if not use.library:
-            return self._by_name.get(use.blob, set())
-        return self._by_key.get(use.key, set()) | self._by_bare_name.get(use.blob, set())
+        return self._of[use.key] | self._of[use.blob, ""] if use.library else self._of[(use.blob,)]
 
 
 # -- leaving one out -------------------------------------------------------------------------------
@@ -101,8 +94,7 @@ class Novelty:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The result of leaving each run out in turn: how many runs there are, and the runs that used
-    something new, those with the longest compiles first."""
+    """How many runs there are, and those that used something new, the longest compiles first."""
 
     runs: int
     news: tuple[Novelty, ...]
@@ -123,7 +115,7 @@ def measure(runs: Sequence[Run]) -> Coverage:
     users = _Users(runs)
     news = []
     for run in runs:
-        own = [use for use in merge_uses(run.uses) if len(users.of(use)) == 1]
+        own = [use for use in merge(run.uses) if len(users.of(use)) == 1]
         if own:
             news.append(Novelty(run.name, tuple(sorted(own, key=lambda u: (-u.seconds, u.order, u.key)))))
     return Coverage(len(runs), tuple(sorted(news, key=lambda n: (-n.seconds, -len(n.uses), n.run))))
@@ -223,7 +215,7 @@ def common(runs: Sequence[Run], share: Fraction) -> list[Use]:
     """Merge the uses of `runs` and return those of blobs that at least `share` of the runs used."""
     users = _Users(runs)
     needed = share * sum(run.weight for run in runs)
-    merged = merge_uses(use for run in runs for use in run.uses)
+    merged = merge(use for run in runs for use in run.uses)
     return [use for use in merged if sum(runs[i].weight for i in users.of(use)) >= needed]
 
 

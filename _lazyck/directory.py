@@ -8,12 +8,13 @@ no exchanged directory above it leads elsewhere. It refuses what the runtime ref
 import contextlib
 import errno
 import os
+import re
 import secrets
+import socket
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from _lazyck import abi
@@ -24,13 +25,11 @@ _said: set[Path] = set()
 
 
 class RefusedError(LazyckError):
-    """A directory or file of a cache is refused, since another user could have put anything into
-    it."""
+    """A directory or file of a cache is refused, since another user could have written it."""
 
 
 def stranger_of(info: os.stat_result) -> str:
-    """Return who else could have written the file of this status, or an empty string if nobody
-    could."""
+    """Return who else could have written the file of this status, or an empty string."""
     if info.st_uid not in (0, os.geteuid()):
         return f"it belongs to user {info.st_uid}, who could put any code into it"
     if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -39,8 +38,7 @@ def stranger_of(info: os.stat_result) -> str:
 
 
 def check_trusted(path: Path, info: os.stat_result) -> None:
-    """Raise `RefusedError`, with reason and remedy, unless only the user or root can write to the
-    directory `path`, whose status is `info`."""
+    """Raise `RefusedError` unless `path` is a directory that only the user or root can write to."""
     hint = f"set {abi.ENV_CACHE_DIR} to a directory of your own"
     if stat.S_ISLNK(info.st_mode):
         why, hint = "it is a symbolic link", f"set {abi.ENV_CACHE_DIR} to where it points"
@@ -62,17 +60,12 @@ class Directory:
         self.path = path
 
     @classmethod
-    def open(cls, path: Path) -> "Directory":
-        """Open `path`, whose last part must not be a symbolic link. Raises `RefusedError`,
-        `OSError`."""
+    def open(cls, path: Path, *, makes: bool = False) -> "Directory":
+        """Open `path`, which must not be a symbolic link. With `makes`, create it for this user
+        alone if it does not exist. Raises `RefusedError`, `OSError`."""
+        if makes:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls._checked(path, str(path), None)
-
-    @classmethod
-    def make(cls, path: Path) -> "Directory":
-        """Open `path`; create it for this user alone if it does not exist. Raises as `open`
-        does."""
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return cls.open(path)
 
     @classmethod
     def _checked(cls, path: Path, name: str, above: int | None) -> "Directory":
@@ -99,11 +92,8 @@ class Directory:
         return self._checked(self.path / name, name, self.fd)
 
     def find(self, name: str) -> "Directory | None":
-        """Open the directory `name` in this one. Returns None if there is none, or if it is a plain
-        file.
-
-        A directory that is refused or cannot be read is skipped, with a single warning.
-        """
+        """Open the directory `name` in this one. Returns None for none, for a plain file, and with
+        a single warning for one that is refused or cannot be read."""
         try:
             return self.below(name)
         except (RefusedError, OSError) as e:
@@ -126,8 +116,7 @@ class Directory:
         return sorted(os.listdir(self.fd))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of `name` without following a symbolic link, or None if it does not
-        exist."""
+        """Return the status of `name`, if it exists. A symbolic link is not followed."""
         try:
             return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
         except OSError:
@@ -139,11 +128,8 @@ class Directory:
         return info is not None and stat.S_ISREG(info.st_mode)
 
     def open_file(self, name: str) -> IO[bytes]:
-        """Open a regular file for reading.
-
-        Raises `RefusedError` for a symbolic link and for a file that another user could have
-        written, and `OSError`.
-        """
+        """Open a regular file for reading. Raises `OSError`, and `RefusedError` for a symbolic link
+        and for a file that another user could have written."""
         return os.fdopen(self._open(name, os.O_RDONLY), "rb")
 
     def append(self, name: str, data: bytes) -> None:
@@ -184,8 +170,7 @@ class Directory:
             raise
 
     def move(self, name: str, to: "Directory") -> None:
-        """Move the file `name` to another directory under its name, atomically. Raises
-        `OSError`."""
+        """Move the file `name` to another directory, atomically. Raises `OSError`."""
         os.rename(name, name, src_dir_fd=self.fd, dst_dir_fd=to.fd)
 
     def remove(self, name: str) -> bool:
@@ -219,7 +204,7 @@ class Directory:
     def __enter__(self) -> "Directory":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -233,8 +218,7 @@ def pass_over(path: Path, reason: LazyckError | OSError) -> None:
 
 
 def find_root(path: Path) -> Directory | None:
-    """Open the root of a cache, or return None if there is none. Raises `RefusedError`,
-    `OSError`."""
+    """Open the root of a cache, if there is one. Raises `RefusedError`, `OSError`."""
     try:
         return Directory.open(path)
     except FileNotFoundError:
@@ -242,11 +226,8 @@ def find_root(path: Path) -> Directory | None:
 
 
 def read_leaves(cache: Path) -> Iterator[Directory]:
-    """Yield the directories of a cache that hold its entries. Each stays open until the next.
-
-    Directories below the root that are refused are skipped. Raises `RefusedError` for a refused
-    root.
-    """
+    """Yield the directories of a cache that hold its entries, without refused ones. Each stays open
+    until the next. Raises `RefusedError` for a refused root."""
     root = find_root(cache)
     if root is None:
         return
@@ -264,7 +245,7 @@ def directory_below(root: Path, place: Path, *, makes: bool = False) -> Iterator
     """Open the directory `place`, a path relative to the cache `root`. Each directory on the way
     must be trusted. Raises `RefusedError`, `OSError`."""
     with contextlib.ExitStack() as stack:
-        at = stack.enter_context(Directory.make(root) if makes else Directory.open(root))
+        at = stack.enter_context(Directory.open(root, makes=makes))
         for name in place.parts:
             at = stack.enter_context(at.below(name, makes=makes))
         yield at
@@ -275,3 +256,18 @@ def opened_in(root: Path, path: Path) -> Iterator[IO[bytes]]:
     """Open the file `path` below the cache `root` for reading. Raises `RefusedError`, `OSError`."""
     with directory_below(root, path.parent.relative_to(root)) as directory, directory.open_file(path.name) as file:
         yield file
+
+
+@contextlib.contextmanager
+def staging(cache: Path, what: str) -> Iterator[Path]:
+    """Make a directory in a cache for files that are not entries yet, and remove it at the end. Its
+    name tells the runtime which process made it, in case that is killed
+    (runtime/src/platform/staging.cpp). Raises `RefusedError`, `OSError`."""
+    host = re.sub(r"[^A-Za-z0-9._+-]", "_", socket.gethostname())
+    name = f"{what}-{os.getpid()}@{host}-{secrets.token_hex(3)}"
+    with directory_below(cache, Path(abi.CACHE_STAGING), makes=True) as above:
+        os.mkdir(name, 0o700, dir_fd=above.fd)
+        try:
+            yield above.path / name
+        finally:
+            above.remove_tree(name)

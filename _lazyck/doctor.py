@@ -1,16 +1,15 @@
-"""`lazyck doctor`: asks every toolchain what it has and what it lacks, and checks what lazyck
-itself needs."""
+"""`lazyck doctor`: asks every toolchain what it has, and checks what lazyck itself needs."""
 
 import os
 import platform
 import shutil
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from _lazyck import __version__, abi, proc
 from _lazyck.config import cache_dir, tools_dir
+from _lazyck.directory import stranger_of
 from _lazyck.errors import LazyckError, ToolchainError, UsageError
 from _lazyck.interceptor.shims import c_compiler
 from _lazyck.quantities import show_size
@@ -23,8 +22,7 @@ _LEAST_FREE = 512 << 20  # bytes
 
 @dataclass(frozen=True)
 class Health:
-    """One toolchain on this machine. `archs` are those that its compiler claims to know, `gpus`
-    those that are present."""
+    """One toolchain on this machine. `archs` are those that it knows, `gpus` those present."""
 
     name: str
     found: bool
@@ -89,8 +87,7 @@ def c_compiler_check(env: Mapping[str, str]) -> Check:
 
 
 def unpacking_check(env: Mapping[str, str]) -> Check:
-    """Check the programs by which the runtime unpacks the sources of a deployed bundle. A build
-    does not need them."""
+    """Check the programs by which the runtime, not a build, unpacks a deployed bundle."""
     missing = [name for name in ("tar", "gzip") if not proc.find_program(name, env)]
     if not missing:
         return Check("unpacking", State.OK, "tar, gzip")
@@ -114,8 +111,7 @@ def directories(env: Mapping[str, str]) -> list[Check]:
 
 
 def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
-    """Check whether files can be created in the directory. The runtime also refuses a cache that
-    other users could write to."""
+    """Check whether files can be created there, and for a cache that other users cannot do so."""
     hint = f"repair it, or name another with {abi.ENV_CACHE_DIR}" if is_trusted else "set XDG_CACHE_HOME to another"
     place = path
     while not os.path.lexists(place) and place != place.parent:
@@ -126,10 +122,8 @@ def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
         return Check(name, State.MISSING, f"{place} is not a directory", hint)
     if not os.access(place, os.W_OK | os.X_OK):
         return Check(name, State.MISSING, f"{path}: {place} cannot be written", hint)
-    if is_trusted and place == path:
-        info = path.stat()
-        if info.st_uid not in (0, os.getuid()) or stat.S_IMODE(info.st_mode) & 0o022:
-            return Check(name, State.MISSING, f"{path} belongs to, or can be written by, others: it is refused", hint)
+    if is_trusted and place == path and stranger_of(path.stat()):
+        return Check(name, State.MISSING, f"{path} belongs to, or can be written by, others: it is refused", hint)
     free = shutil.disk_usage(place).free
     shown = f"{path} ({show_size(free)} free)"
     return Check(name, State.OK if free >= _LEAST_FREE else State.NOTE, shown)

@@ -1,8 +1,5 @@
 """The exceptions that lazyck raises on purpose. Each says what failed, on which file, and what to
-do next.
-
-Only `cli.py` turns one into an exit status.
-"""
+do next. Only `cli.py` turns one into an exit status."""
 
 import shlex
 import traceback
@@ -12,11 +9,8 @@ from _lazyck.visible import visible_lines
 
 
 class LazyckError(Exception):
-    """Something failed that the user can act on.
-
-    `message` says what failed and on which file, and `hint` says what to do next. `exit_code` is
-    the status with which the command line ends.
-    """
+    """Something failed that the user can act on. `message` says what, and on which file; `hint`
+    says what to do next; `exit_code` is the status with which the command line ends."""
 
     exit_code = 1
 
@@ -31,8 +25,7 @@ class LazyckError(Exception):
 
 
 def of_unexpected(error: Exception) -> LazyckError:
-    """Return what to tell the user of an error that lazyck did not raise on purpose: a system
-    error, or a bug of lazyck."""
+    """Return what to tell the user of a system error, or of one that is a bug of lazyck."""
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return LazyckError(f"{where}{error.strerror}", "check permissions and free space there")
@@ -63,8 +56,7 @@ class BuildError(LazyckError):
 
 
 class CommandError(BuildError):
-    """A command that lazyck started has failed. The message shows argv, the exit status and the end
-    of its output."""
+    """A command that lazyck started has failed. The message shows it and the end of its output."""
 
     def __init__(self, what: str, argv: Sequence[str], status: int, output: str, hint: str = "") -> None:
         tail = output.strip().splitlines()[-40:]
@@ -79,8 +71,7 @@ class CommandError(BuildError):
 
 
 class LinkError(BuildError):
-    """The project's own link has failed and its linker has said why. The build gets the linker's
-    status."""
+    """The project's link has failed, as its linker has said. The build gets the linker's status."""
 
     def __init__(self, what: str, status: int, command_file: str) -> None:
         super().__init__(f"{what} ended with status {status}; the command, with lazyck's stubs in it: {command_file}")
@@ -97,5 +88,4 @@ class CompileError(LazyckError, RuntimeError):
 
 
 class RemoteError(LazyckError):
-    """A remote cache cannot be used: it is down, or something that it needs is not installed or not
-    set."""
+    """A remote cache cannot be used: it is down, or lacks a package or a setting."""

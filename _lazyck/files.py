@@ -14,8 +14,7 @@ from _lazyck.errors import UsageError
 
 
 def open_regular(path: Path, flags: int = 0) -> BinaryIO:
-    """Open a regular file for reading. Raises `OSError` for any other file: it neither waits for a
-    FIFO nor reads a device."""
+    """Open a regular file for reading. Raises `OSError` for a FIFO, a device, or any other file."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | flags)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -23,13 +22,14 @@ def open_regular(path: Path, flags: int = 0) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Make `path` hold `data`, atomically: a concurrent reader sees all of it or none."""
+@contextlib.contextmanager
+def write_through(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """Open a file for writing that becomes `path` at the end of the block, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:
         with os.fdopen(fd, "wb") as f:
-            f.write(data)
+            yield f
             f.flush()
             os.fchmod(f.fileno(), mode)
         Path(name).replace(path)
@@ -39,9 +39,14 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
         raise
 
 
+def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Make `path` hold `data`, atomically: a concurrent reader sees all of it or none."""
+    with write_through(path, mode) as f:
+        f.write(data)
+
+
 def write_if_different(path: Path, data: bytes, mode: int = 0o644) -> bool:
-    """Write as `write_atomic` does, but leave a file that already holds `data` untouched. Returns
-    whether it wrote."""
+    """Write as `write_atomic` does, unless the file holds `data`. Returns whether it wrote."""
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == data:
             return False
@@ -66,8 +71,7 @@ def private_directory(path: Path) -> Path:
 
 
 def own_folder(directory: Path, name: str) -> Path | None:
-    """Return the folder `name` of `directory`, or None if others can put files into it or we
-    cannot."""
+    """Return the folder `name` of `directory`, or None if others can write to it or we cannot."""
     try:
         folder = private_directory(directory) / name
         folder.mkdir(exist_ok=True)
@@ -77,8 +81,7 @@ def own_folder(directory: Path, name: str) -> Path | None:
 
 
 def digest(*parts: bytes) -> str:
-    """Return the SHA-256 over `parts` in hexadecimal. Each part is prefixed with its length, so
-    that parts cannot run into each other."""
+    """Return the SHA-256 of `parts` in hexadecimal. A length before each keeps them apart."""
     h = hashlib.sha256()
     for part in parts:
         h.update(len(part).to_bytes(8, "little"))
@@ -89,21 +92,3 @@ def digest(*parts: bytes) -> str:
 def encode(text: str) -> bytes:
     """Return a file name or argument as the bytes that the system uses."""
     return os.fsencode(text)
-
-
-@contextlib.contextmanager
-def write_through(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
-    """Open a file for writing that becomes `path` at the end, atomically. It serves contents that
-    do not fit into memory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-    try:
-        with os.fdopen(fd, "wb") as f:
-            yield f
-            f.flush()
-            os.fchmod(f.fileno(), mode)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise

@@ -24,6 +24,7 @@ from _lazyck.visible import visible
 ZEROED = ".zeroed"  # file of a cache: when its counters were set to zero, in seconds since 1970
 KINDS = ("compile", "wait", "load")
 
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _LONGEST_LINE = 64 * 1024
 _LARGEST_FILE = 64 << 20  # the writer moves a history away at 8 MiB
 _MOST_EVENTS = 500_000
@@ -34,14 +35,11 @@ _LARGEST_NUMBER = 2**53  # JSON readers keep integers up to this exactly
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a blob. Texts are as `visible` returns them. An empty string, the
-    number 0 and the rank -1 mean unknown.
-
-    `start` is in seconds since 1970, and `seconds` is the duration. `what` says why a failure
+    """Something that happened to a blob. Texts are as `visible` returns them. An empty string, 0
+    and the rank -1 mean unknown. `start` is in seconds since 1970. `what` says why a failure
     happened, what a wait was for, or where a load came from ("cache", "tier <root>", "remote
-    <URL>", "compiled"). `peak_kib` is the memory of the compiler's largest process, and `size` is
-    the entry's size in bytes.
-    """
+    <URL>", "compiled"). `peak_kib` is the memory of the compiler's largest process, `size` the
+    entry's bytes."""
 
     kind: str
     blob: str
@@ -66,8 +64,7 @@ class Event:
 
 @dataclass(frozen=True)
 class History:
-    """Events in order of their start, and the number of lines (or events beyond the limit) that
-    were skipped."""
+    """Events in order of their start, and the number of lines that were skipped."""
 
     events: tuple[Event, ...]
     passed_over: int = 0
@@ -76,10 +73,15 @@ class History:
 def read_history(cache: Path) -> History:
     """Read the events that the processes of all hosts recorded in `cache`. The history is empty if
     there are none. Raises `RefusedError`, or `OSError` if it cannot be read."""
+    lines = lines_below(cache, abi.CACHE_HISTORY)
+    return _history_of(decode_event(line or b"", visible(name.removesuffix(".1"))) for name, line in lines)
+
+
+def _history_of(events: Iterable[Event | None]) -> History:
+    """Return the history with these events. None stands for a line that is skipped."""
     found: list[Event] = []
     passed_over = 0
-    for name, line in lines_below(cache, abi.CACHE_HISTORY):
-        event = decode_event(line, visible(name.removesuffix(".1"))) if line is not None else None
+    for event in events:
         if event is None or len(found) == _MOST_EVENTS:
             passed_over += 1
         else:
@@ -88,11 +90,8 @@ def read_history(cache: Path) -> History:
 
 
 def zero(cache: Path, now: float) -> None:
-    """Make the counters of `cache` begin at `now` (seconds since 1970).
-
-    The history itself stays as it is, since processes may append to it at any moment. Raises
-    `RefusedError`, `OSError`.
-    """
+    """Make the counters of `cache` begin at `now` (seconds since 1970). The history stays as it is,
+    since processes may append to it at any moment. Raises `RefusedError`, `OSError`."""
     with Directory.open(cache) as root:
         root.write(ZEROED, f"{now:.3f}\n".encode(), 0o600)
 
@@ -109,43 +108,33 @@ def read_zeroed(cache: Path) -> float:
 
 
 def decode_event(line: bytes, host: str = "") -> Event | None:
-    """Decode one line of a history. Returns None if it is not one. `host` is used if the line names
-    no host."""
+    """Decode one line of a history, or return None. `host` is that of a line that names none."""
     raw = _json_object(line)
     return None if raw is None else _event_of(raw, host)
 
 
 def read_trace(path: Path) -> History:
-    """Read the events of a trace file that lazyck wrote (`LAZYCK_TRACE`). Raises `FormatError` if
-    the file holds no trace or cannot be read."""
+    """Read the events of a trace file (`LAZYCK_TRACE`). Raises `FormatError` for any other."""
     names: dict[int, tuple[str, int]] = {}
-    found: list[Event] = []
-    passed_over = 0
     try:
-        for line in _lines(path):
-            text = b"" if line is None else line.strip().rstrip(b",")
-            if text in (b"[", b"]"):
-                continue
-            raw = _json_object(text)
-            event = _event_of_trace(raw, names) if raw is not None and len(found) < _MOST_EVENTS else None
-            if event is not None:
-                found.append(event)
-            elif raw is None or raw.get("ph") != "M":
-                passed_over += 1
+        found = _history_of(decode_trace(_lines(os.open(path, _FLAGS)), names))
     except OSError as e:
         raise FormatError(f"{path}: {e.strerror}", "give a file that LAZYCK_TRACE named") from e
-    if not found and not names:
+    if not found.events and not names:
         raise FormatError(f"{path}: not a lazyck trace", "give a file that LAZYCK_TRACE named")
-    return History(tuple(sorted(found, key=lambda e: e.start)), passed_over)
+    return found
 
 
-def decode_trace(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events in some lines of a trace. Other lines are skipped."""
-    names: dict[int, tuple[str, int]] = {}
+def decode_trace(lines: Iterable[bytes | None], names: dict[int, tuple[str, int]]) -> Iterator[Event | None]:
+    """Yield the events in some lines of a trace, and None for each line that is not one of a trace.
+    `names` collects host and rank of each process, from its first line."""
     for line in lines:
-        raw = _json_object(line.strip().rstrip(b","))
+        text = (line or b"").strip().rstrip(b",")
+        if text in (b"[", b"]"):
+            continue
+        raw = _json_object(text)
         event = None if raw is None else _event_of_trace(raw, names)
-        if event is not None:
+        if event is not None or raw is None or raw.get("ph") != "M":
             yield event
 
 
@@ -169,12 +158,8 @@ def merge(histories: Iterable[History]) -> History:
 
 
 def lines_below(cache: Path, name: str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, bytes | None]]:
-    """Yield (file, line) for the files of the directory `name` of a cache, or only for those that
-    are `wanted`.
-
-    A file that has just vanished, a symbolic link, and anything but a regular file yield nothing.
-    Raises `RefusedError` for a refused cache, and `OSError`.
-    """
+    """Yield (file, line) for the regular files of the directory `name` of a cache, or only for
+    those that are `wanted`. Symbolic links are not followed. Raises `RefusedError`, `OSError`."""
     root = find_root(cache)
     if root is None:
         return
@@ -191,24 +176,18 @@ def lines_below(cache: Path, name: str, wanted: Collection[str] | None = None) -
 
 def _lines_within(directory: Directory, name: str) -> Iterator[bytes | None]:
     try:
-        yield from _lines(directory.path / name, os.O_NOFOLLOW, directory.fd)
+        fd = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=directory.fd)
     except OSError as e:
-        if e.errno not in (errno.ENOENT, errno.ELOOP):
-            raise
-
-
-def _lines(path: Path, flags: int = 0, directory: int | None = None) -> Iterator[bytes | None]:
-    """Yield the lines of a regular file, without the oldest bytes of a huge one. None stands for a
-    line that is too long.
-
-    With a descriptor of an open directory, the file of that name in the directory is read.
-    """
-    name = path if directory is None else path.name
-    try:
-        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags, dir_fd=directory)
-    except OSError as e:
-        e.filename = str(path)
+        if e.errno in (errno.ENOENT, errno.ELOOP):
+            return
+        e.filename = str(directory.path / name)
         raise
+    yield from _lines(fd)
+
+
+def _lines(fd: int) -> Iterator[bytes | None]:
+    """Yield the lines of an open file, if it is a regular one, without the oldest bytes of a huge
+    one. None stands for a line that is too long. Closes the file."""
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
         os.close(fd)
@@ -234,8 +213,7 @@ def _json_object(text: bytes) -> dict[str, Any] | None:
 
 
 def _number(raw: object, most: float) -> float | None:
-    """Return `raw` if it is a number from 0 to `most`, else None, also for NaN, infinity and a
-    boolean."""
+    """Return `raw` if it is a number from 0 to `most`. A boolean is none."""
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
         return None
     return raw if 0 <= raw <= most and math.isfinite(raw) else None
@@ -255,27 +233,15 @@ def _event_of(raw: dict[str, Any], host: str) -> Event | None:
     kind, blob = raw.get("kind"), _text(raw.get("blob"))
     if start is None or seconds is None or kind not in KINDS or not blob:
         return None
+    texts: dict[str, Any] = {name: _text(raw.get(name)) for name in ("library", "arch", "what")}
+    numbers: dict[str, Any] = {name: _whole(raw.get(name)) for name in ("pid", "tid", "size")}
     return Event(
-        kind,
-        blob,
-        float(start),
-        float(seconds),
-        _text(raw.get("library")),
-        _text(raw.get("arch")),
-        _whole(raw.get("pid")),
-        _whole(raw.get("tid")),
-        _text(raw.get("host")) or host,
-        _whole(raw.get("rank"), -1),
-        raw.get("failed") is True,
-        _text(raw.get("what")),
-        _whole(raw.get("kib")),
-        _whole(raw.get("size")),
-    )
+        kind, blob, float(start), float(seconds), **texts, **numbers, host=_text(raw.get("host")) or host,
+        rank=_whole(raw.get("rank"), -1), has_failed=raw.get("failed") is True, peak_kib=_whole(raw.get("kib")),
+    )  # fmt: skip
 
 
 def _event_of_trace(raw: dict[str, Any], names: dict[int, tuple[str, int]]) -> Event | None:
-    """Return an event of a trace, or None. `names` collects host and rank of each process, from its
-    first line."""
     args = raw.get("args")
     if not isinstance(args, dict):
         return None

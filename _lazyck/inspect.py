@@ -1,5 +1,4 @@
-"""The contents of a lazy library, for people and for programs: a summary, blobs in full, reasons
-why sources are eager."""
+"""The contents of a lazy library: a summary, blobs in full, reasons why sources are eager."""
 
 import os
 import shlex
@@ -11,10 +10,9 @@ from typing import Any
 
 from _lazyck import abi
 from _lazyck.manifest import BlobRecord, Manifest, Recipe
-from _lazyck.postbuild import explain
 from _lazyck.postbuild.cxx import demangle
-from _lazyck.postbuild.private_names import plain_name
-from _lazyck.postbuild.reasons import Unlazy, of_pair
+from _lazyck.postbuild.objects.reveal import plain_name
+from _lazyck.postbuild.reasons import Unlazy, by_kinds, heading, of_pair
 from _lazyck.postbuild.reasons import to_json as reasons_to_json
 from _lazyck.prebuild.blob_names import select
 from _lazyck.quantities import counted, show_size
@@ -46,8 +44,7 @@ class Files:
 
 
 def files_of(path: Path, manifest: Manifest) -> Files:
-    """Return the files at and beside `path`, a lazy library or the `manifest` of a bundle. Raises
-    `OSError`."""
+    """Return the files at `path`, a lazy library or its manifest, and beside. Raises `OSError`."""
     beside = path.absolute().parent
     places = [beside] if path.name == "manifest" else [beside / "lazyck" / manifest.library]
     places += [beside / manifest.root / manifest.library] if manifest.root else []
@@ -64,8 +61,7 @@ def eager_of(manifest: Manifest) -> list[Unlazy]:
 
 
 def blobs_named(manifest: Manifest, names: Sequence[str], *, every: bool) -> list[BlobRecord]:
-    """Return the blobs that `names` select, by the rules of `lazyck prebuild`. The name of a part
-    of a blob selects the blob. Raises `UnknownBlobs`."""
+    """Return the blobs that `names` select, themselves or by their parts. Raises `UnknownBlobs`."""
     own = {blob.name: blob for blob in manifest.blobs}
     rows = select(manifest, names, every).blobs
     return list(dict.fromkeys(row if row.name in own else own[row.unit] for row in rows))
@@ -87,7 +83,7 @@ def render_summary(m: Manifest, files: Files) -> str:
     ]
     if sources:
         rows.append(("kernels", f"{kernels} of {counted(sources, 'source')}, each compiled when it is first used"))
-    rows += [("eager", line) for line in explain.counts(eager)]
+    rows += [("eager", heading(kinds, len(members))) for kinds, members in by_kinds(eager)]
     for (toolchain, identity, home), n in _toolchains(m).items():
         rows.append(("toolchain", f"{toolchain} {identity}, home {home or '-'}: {counted(n, 'source')}"))
     bundle = f"{files.bundle}, {show_size(files.bundle_size)}" if files.bundle else ""
@@ -130,8 +126,7 @@ def render_eager(m: Manifest) -> str:
 
 
 def _kernels(m: Manifest) -> Mapping[str, list[tuple[str, str]]]:
-    """Return the kernels of each host unit: their symbols, and the names by which users select
-    them."""
+    """Return each host unit's kernels: their symbols, and the names by which users select them."""
     found: dict[str, list[tuple[str, str]]] = {}
     for blob in m.blobs:
         if blob.is_kernel:
@@ -205,8 +200,7 @@ def to_json(m: Manifest, chosen: Sequence[BlobRecord], files: Files) -> dict[str
 
 
 def _blob_to_json(blob: BlobRecord, readable: Mapping[str, str]) -> dict[str, Any]:
-    """Return a blob. `symbols` are the plain names, and `recorded` are the names in the
-    manifest."""
+    """Return a blob. `symbols` are plain names, and `recorded` those in the manifest."""
     return {
         **asdict(blob),
         "symbols": [plain_name(symbol) for symbol in blob.symbols],

@@ -33,6 +33,8 @@ _IGNORED_OPTIONS = (
 )
 _IGNORED = frozenset(_IGNORED_OPTIONS.split())
 _IGNORED_LEADS = ("-f", "-g", "-W")
+_LINKING = ("-shared", "-rdynamic", "-pie", "-no-pie", "-nostdlib", "-s", "-z", "-MP")
+_LINKING_ROLES = (Role.LIBRARY, Role.LIBRARY_DIR, Role.LINKER, Role.STATIC)
 # The ABIs that Linux distributions expect, of machines whose object files name their ABI.
 _DEFAULTS = {"riscv64": ("+m,+a,+f,+d,+c", "lp64d")}
 
@@ -76,8 +78,7 @@ def parse(words: Sequence[str]) -> Job:
 
 
 def _is_of_code(job: Job, item: Item) -> bool:
-    """Take an option that says what code to make, which a linker's driver need not see. Returns
-    whether it is one."""
+    """Take an option that says what code to make, of no interest to links. Returns whether so."""
     word, value = item.words[0], item.value or ""
     if item.name in ("-mcpu", "-march"):
         job.cpu = value
@@ -118,21 +119,16 @@ def _take(job: Job, item: Item) -> None:
         job.targets.append(value)
     elif word == "-flto" or item.name == "-flto":
         raise UsageError(f"{word}: makes machine code only", "leave out -flto")
-    elif item.name not in _IGNORED and not word.startswith(_IGNORED_LEADS) and not _is_of_linking(item):
+    elif not (
+        item.name in _IGNORED or item.role in _LINKING_ROLES or word in _LINKING or word.startswith(_IGNORED_LEADS)
+    ):
         raise UsageError(
             f"unknown option: {' '.join(item.words)}", "leave it out: only clang's options for IR are known"
         )
 
 
-def _is_of_linking(item: Item) -> bool:
-    return item.role in (Role.LIBRARY, Role.LIBRARY_DIR, Role.LINKER, Role.STATIC) or item.words[0] in (
-        "-shared", "-rdynamic", "-pie", "-no-pie", "-nostdlib", "-s", "-z", "-MP",
-    )  # fmt: skip
-
-
 def llvm() -> Any:
-    """Return llvmlite's binding, initialized for every target. Raises `ToolchainError` if llvmlite
-    is not installed."""
+    """Return llvmlite's binding, initialized for every target. Raises `ToolchainError`."""
     try:
         from llvmlite import binding
     except ImportError as e:
@@ -150,14 +146,12 @@ def version_text() -> str:
 
 
 def compile_all(job: Job) -> None:
-    """Compile every input. Raises `LazyckError` for an input that fails, after all others are
-    done."""
+    """Compile every input. Raises `LazyckError` for one that fails after all others are done."""
     if job.output and len(job.inputs) > 1:
         raise UsageError("cannot specify -o when generating multiple output files")
     binding = llvm()
-    if job.llvm_options:
-        for option in job.llvm_options:
-            binding.set_option("lazyck-irc", option)
+    for option in job.llvm_options:
+        binding.set_option("lazyck-irc", option)
     machine = _machine(binding, job)
     suffix = {"-c": ".bc" if job.emits_ir else ".o", "-S": ".ll" if job.emits_ir else ".s"}[job.form]
     failed: LazyckError | None = None

@@ -21,11 +21,8 @@ _SALTED = re.compile(rf"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{{{abi.SALT_DIGITS}}}
 
 @dataclass(frozen=True)
 class Place:
-    """Where a file of a cache lies below `v1`: the names of the library's directory, of the
-    directory in that (the leaf), and of the file.
-
-    The properties take the names apart. They hold for an entry (`is_entry`) and its log (`is_log`).
-    """
+    """Where a file of a cache lies below `v1`: the names of the library's directory, of the one in
+    that (the leaf), and of the file. The properties take apart the names of an entry or its log."""
 
     library: str
     leaf: str

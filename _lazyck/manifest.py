@@ -35,9 +35,8 @@ History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, TypeVar
 
 from _lazyck import abi
@@ -88,13 +87,10 @@ class Units:
 
 @dataclass(frozen=True)
 class BlobRecord:
-    """One lazily compiled blob.
-
-    `name` is unique, and `source` is relative to the bundle root. `recipe` is the index of its
-    recipe. `digest` covers all that its compilation reads, in hexadecimal. `symbols` are those that
-    go through slots. `kernel` says whose device code it is (see the grammar) and is an empty string
-    for a blob with host code. `units` is set if a first call need not compile the whole blob.
-    """
+    """One lazily compiled blob. `name` is unique, and `source` relative to the bundle root.
+    `digest` covers all that its compilation reads. `symbols` go through slots. `kernel` says whose
+    device code it is (see the grammar), and is empty for a blob with host code. `units` is set if a
+    first call need not compile the whole blob."""
 
     name: str
     source: str
@@ -116,8 +112,7 @@ class BlobRecord:
 
     @property
     def unit(self) -> str:
-        """The name of the host unit to which the device code belongs. It is an empty string for a
-        blob with host code."""
+        """The name of the device code's host unit, or an empty string for a blob with host code."""
         return self.kernel.partition("\t")[0]
 
 
@@ -158,41 +153,8 @@ class Manifest:
 # A manifest may spell out this many characters, plus this many times the size of its file.
 _MOST_TEXT = 1 << 20
 _MOST_SHARING = 256
-
-
-class _Table:
-    """Rows of one kind, with the columns that `_lazyck.abi` lists. Each column is a u32."""
-
-    def __init__(self, columns: Mapping[str, str]) -> None:
-        self.columns = columns
-        self._struct = struct.Struct(f"<{len(columns)}I")
-        self._numbers = itemgetter(*columns)
-        self.size = self._struct.size
-
-    def pack(self, row: Mapping[str, int]) -> bytes:
-        return self._struct.pack(*self._numbers(row))
-
-    def rows(self, data: bytes, at: int, count: int) -> Iterator[dict[str, int]]:
-        """Yield `count` rows that begin at `at`. Raises `struct.error` if `data` ends before."""
-        for i in range(count):
-            yield dict(zip(self.columns, self._struct.unpack_from(data, at + i * self.size), strict=True))
-
-    def column(self, name: str, data: bytes, at: int, count: int) -> Sequence[int]:
-        """Return one column of `count` rows that begin at `at`. Raises as `rows` does."""
-        numbers = struct.unpack_from(f"<{count * len(self.columns)}I", data, at)
-        return numbers[self.offset(name) // 4 :: len(self.columns)]
-
-    def offset(self, column: str) -> int:
-        """Return where a row has a column."""
-        return 4 * list(self.columns).index(column)
-
-
-_HEADER, _BLOB = _Table(abi.MANIFEST_HEADER), _Table(abi.MANIFEST_BLOB)
-_SYMBOL, _RECIPE = _Table(abi.MANIFEST_SYMBOL), _Table(abi.MANIFEST_RECIPE)
-_HEADER_AT = len(abi.MANIFEST_MAGIC)
-_HEADER_END = _HEADER_AT + _HEADER.size
 # Where a manifest has the offset of `root` in its string pool. Offset 0 is that of an empty string.
-ROOT_AT = _HEADER_AT + _HEADER.offset("root")
+ROOT_AT = len(abi.MANIFEST_MAGIC) + 4 * list(abi.MANIFEST_HEADER).index("root")
 
 
 @dataclass
@@ -220,48 +182,51 @@ class _Pool:
             self.words += [len(key), *(self.string(t) for t in key)]
         return at
 
-    def add(self, kind: str, value: Any) -> int:
-        """Return the number that stands for `value` in a column of this kind."""
-        if kind == "S":
-            return self.string(value)
-        if kind == "u32":
-            return int(value)
-        return self.list(value if kind == "L" else [word for pair in value for word in pair])
-
-    def row(self, table: _Table, values: Mapping[str, Any]) -> bytes:
-        return table.pack({name: self.add(kind, values[name]) for name, kind in table.columns.items()})
+    def row(self, columns: Mapping[str, str], values: Mapping[str, Any]) -> Iterator[int]:
+        """Yield the numbers that stand for `values` in these columns."""
+        for name, kind in columns.items():
+            value = values[name]
+            if kind == "S":
+                yield self.string(value)
+            elif kind == "u32":
+                yield value
+            else:
+                yield self.list(value if kind == "L" else [word for pair in value for word in pair])
 
 
 def encode(manifest: Manifest) -> bytes:
     """Encode the manifest in the bytes that `decode` and the runtime read."""
     pool = _Pool()
     pool.string("")
-    blobs, symbols = bytearray(), bytearray()
+    tables: dict[str, list[int]] = {"blobs": [], "symbols": [], "recipes": [], "lists": pool.words}
     first = 0
     for i, b in enumerate(manifest.blobs):
         units = b.units or Units("", 0, 0)
         parts = {"units": units.digest, "host_recipe": units.host, "device_recipe": units.device}
-        blobs += pool.row(_BLOB, {**vars(b), "first_symbol": first, "symbol_count": len(b.symbols), **parts})
+        own = {**vars(b), "first_symbol": first, "symbol_count": len(b.symbols), **parts}
+        tables["blobs"] += pool.row(abi.MANIFEST_BLOB, own)
         first += len(b.symbols)
         for s in b.symbols:
-            symbols += _SYMBOL.pack({"name": pool.string(s), "blob": i})
-    recipes = b"".join(pool.row(_RECIPE, vars(r)) for r in manifest.recipes)
-    own = vars(manifest)
-    header = {name: pool.add(kind, own[name]) for name, kind in _HEADER.columns.items() if kind != "u32"}
-    lists = struct.pack(f"<{len(pool.words)}I", *pool.words)
+            tables["symbols"] += pool.row(abi.MANIFEST_SYMBOL, {"name": s, "blob": i})
+    for r in manifest.recipes:
+        tables["recipes"] += pool.row(abi.MANIFEST_RECIPE, vars(r))
+    texts = {name: kind for name, kind in abi.MANIFEST_HEADER.items() if kind != "u32"}
+    header = dict(zip(texts, pool.row(texts, vars(manifest)), strict=True))
     header |= {"version": abi.MANIFEST_VERSION, "blobs": len(manifest.blobs), "symbols": first}
     header |= {"recipes": len(manifest.recipes), "words": len(pool.words), "strings_size": len(pool.strings)}
-    at = _HEADER_END
-    for name, table in (("blobs", blobs), ("symbols", symbols), ("recipes", recipes), ("lists", lists)):
+    at = len(abi.MANIFEST_MAGIC) + 4 * len(abi.MANIFEST_HEADER)
+    for name, table in tables.items():
         header[f"{name}_at"] = at
-        at += len(table)
+        at += 4 * len(table)
     header |= {"strings_at": at, "size": at + len(pool.strings)}
-    return b"".join((abi.MANIFEST_MAGIC, _HEADER.pack(header), blobs, symbols, recipes, lists, pool.strings))
+    numbers = [header[name] for name in abi.MANIFEST_HEADER]
+    for table in tables.values():
+        numbers += table
+    return abi.MANIFEST_MAGIC + struct.pack(f"<{len(numbers)}I", *numbers) + pool.strings
 
 
 def decode(data: bytes, where: str) -> Manifest:
-    """Decode a manifest. `where` names its file in errors. Raises `FormatError` for anything
-    else."""
+    """Decode a manifest. `where` names its file in errors. Raises `FormatError`."""
     return _decode_by(_decode, data, where)
 
 
@@ -271,36 +236,37 @@ def decode_root(data: bytes, where: str) -> str:
     return _decode_by(_decode_root, data, where)
 
 
-def _decode_by(decoder: Callable[[bytes], T], data: bytes, where: str) -> T:
-    """Apply `decoder` if the header is a manifest's of this version, and whole."""
-    if data[:_HEADER_AT] != abi.MANIFEST_MAGIC or len(data) < _HEADER_AT + _HEADER.offset("size") + 4:
+def _decode_by(decoder: Callable[[bytes, Mapping[str, int]], T], data: bytes, where: str) -> T:
+    """Apply `decoder` to a manifest and its header, if that is one of this version, and whole."""
+    at = len(abi.MANIFEST_MAGIC)
+    if not data.startswith(abi.MANIFEST_MAGIC) or len(data) < at + 8:
         raise FormatError(f"{where}: not a lazyck manifest", "give a lazy library, or the `manifest` of its bundle")
-    version, size = (_number(data, _HEADER_AT + _HEADER.offset(name)) for name in ("version", "size"))
+    version, size = struct.unpack_from("<2I", data, at)
     if version != abi.MANIFEST_VERSION:
         raise FormatError(
             f"{where}: manifest version {version}, this lazyck reads version {abi.MANIFEST_VERSION}",
             "use the lazyck that built it, or build it again",
         )
-    if size > len(data) or size < _HEADER_END:
+    if size > len(data) or size < at + 4 * len(abi.MANIFEST_HEADER):
         raise FormatError(f"{where}: cut short ({len(data)} of {size} bytes)", "copy or build it again")
     try:
-        return decoder(data)
+        return decoder(data, {name: number for name, (number,) in _columns(abi.MANIFEST_HEADER, data, at, 1).items()})
     except (struct.error, IndexError, ValueError) as e:
         raise FormatError(f"{where}: damaged manifest ({e})", "copy or build it again") from e
 
 
-def _number(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 4], "little")
+def _columns(names: Collection[str], data: bytes, at: int, count: int) -> dict[str, Sequence[int]]:
+    """Return the columns of `count` rows at `at`. Raises `struct.error` if `data` ends before."""
+    numbers = struct.unpack_from(f"<{count * len(names)}I", data, at)
+    return {name: numbers[i :: len(names)] for i, name in enumerate(names)}
 
 
-def _decode_root(data: bytes) -> str:
-    (header,) = _HEADER.rows(data, _HEADER_AT, 1)
+def _decode_root(data: bytes, header: Mapping[str, int]) -> str:
     at = header["strings_at"] + header["root"]
     return os.fsdecode(data[at : data.index(b"\0", at)])
 
 
-def _decode(data: bytes) -> Manifest:
-    (header,) = _HEADER.rows(data, _HEADER_AT, 1)
+def _decode(data: bytes, header: Mapping[str, int]) -> Manifest:
     word_count, recipe_count = header["words"], header["recipes"]
     strings = data[header["strings_at"] : header["strings_at"] + header["strings_size"]]
     words = struct.unpack_from(f"<{word_count}I", data, header["lists_at"])
@@ -318,34 +284,36 @@ def _decode(data: bytes) -> Manifest:
     def texts(at: int) -> tuple[str, ...]:
         if words[at] > word_count - at - 1:
             raise ValueError("a list has no end")
-        return tuple(text(w) for w in words[at + 1 : at + 1 + words[at]])
+        return tuple(map(text, words[at + 1 : at + 1 + words[at]]))
 
     def pairs(at: int) -> tuple[tuple[str, str], ...]:
         flat = texts(at)
         return tuple(zip(flat[::2], flat[1::2], strict=True))
 
-    readers: dict[str, Callable[[int], Any]] = {"S": text, "L": texts, "P": pairs}
+    readers: dict[str, Callable[[int], Any]] = {"S": text, "L": texts, "P": pairs, "u32": int}
 
-    def values(table: _Table, row: Mapping[str, int]) -> dict[str, Any]:
-        """Return the values of a row's columns, without its numbers."""
-        return {name: readers[kind](row[name]) for name, kind in table.columns.items() if kind in readers}
+    def table(name: str, kinds: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table, with the values of its columns."""
+        numbers = _columns(kinds, data, header[f"{name}_at"], header[name])
+        return zip(*(map(readers[kind], numbers[column]) for column, kind in kinds.items()), strict=True)
 
-    recipes = [Recipe(**values(_RECIPE, r)) for r in _RECIPE.rows(data, header["recipes_at"], recipe_count)]
-    names = _SYMBOL.column("name", data, header["symbols_at"], header["symbols"])
+    recipes = tuple(
+        Recipe(**dict(zip(abi.MANIFEST_RECIPE, row, strict=True))) for row in table("recipes", abi.MANIFEST_RECIPE)
+    )
+    names = _columns(abi.MANIFEST_SYMBOL, data, header["symbols_at"], header["symbols"])["name"]
     blobs = []
-    first = 0
-    for i, b in enumerate(_BLOB.rows(data, header["blobs_at"], header["blobs"])):
-        if b["first_symbol"] != first:
+    end = 0
+    for i, row in enumerate(table("blobs", abi.MANIFEST_BLOB)):
+        name, source, recipe, digest, first, count, kernel, units, host, device = row
+        if first != end:
             raise ValueError(f"the symbols of blob {i} do not follow those of the one before")
-        first += b["symbol_count"]
-        if first > len(names):
+        end += count
+        if end > len(names):
             raise ValueError(f"blob {i} has symbols that the manifest lacks")
-        for recipe in (b["recipe"], b["host_recipe"], b["device_recipe"]):
-            if recipe >= recipe_count:
-                raise ValueError(f"blob {i} names recipe {recipe} of {recipe_count}")
-        own = values(_BLOB, b)
-        made_by = own.pop("units")
-        units = Units(made_by, b["host_recipe"], b["device_recipe"]) if made_by else None
-        symbols = tuple(map(text, names[first - b["symbol_count"] : first]))
-        blobs.append(BlobRecord(**own, recipe=b["recipe"], symbols=symbols, units=units))
-    return Manifest(**values(_HEADER, header), recipes=tuple(recipes), blobs=tuple(blobs))
+        if max(recipe, host, device) >= recipe_count:
+            raise ValueError(f"blob {i} names recipe {max(recipe, host, device)} of {recipe_count}")
+        made = Units(units, host, device) if units else None
+        symbols = tuple(map(text, names[first:end]))
+        blobs.append(BlobRecord(name, source, recipe, digest, symbols, kernel, made))
+    own = {name: readers[kind](header[name]) for name, kind in abi.MANIFEST_HEADER.items() if kind != "u32"}
+    return Manifest(**own, recipes=recipes, blobs=tuple(blobs))

@@ -15,9 +15,9 @@ import errno
 import os
 import signal
 import subprocess
+import tempfile
 import threading
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -28,8 +28,7 @@ from _lazyck.errors import CommandError, ToolchainError
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a finished command. `status` is its exit status, or negative the signal that
-    killed it."""
+    """The result of a command. `status` is its exit status, or minus the signal's number."""
 
     status: int
     stdout: str
@@ -37,8 +36,7 @@ class Result:
 
 
 def search_path(env: Mapping[str, str] | None = None) -> list[str]:
-    """Return the directories in which programs are looked up: the absolute parts of PATH. Without
-    `env` it is the PATH of this process."""
+    """Return the directories in which programs are looked up: the absolute parts of PATH."""
     parts = (environment() if env is None else env).get("PATH", os.defpath).split(os.pathsep)
     return [part for part in parts if os.path.isabs(part)]
 
@@ -64,8 +62,7 @@ def anchored(env: Mapping[str, str], cwd: str | Path | None = None) -> dict[str,
 
 
 def _own(argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
-    """Return the words and the environment of a command that lazyck starts for itself. Raises
-    `FileNotFoundError`."""
+    """Return words and environment of a command that lazyck needs. Raises `FileNotFoundError`."""
     full = environment() if env is None else dict(env)
     if "PATH" in full:
         # An empty PATH would mean the working directory.
@@ -84,11 +81,8 @@ def run(
     stdin: str | None = None,
     timeout: float | None = None,
 ) -> Result:
-    """Run `argv` to its end and return the result. A non-zero status is not an error here.
-
-    Raises `ToolchainError` if the program cannot be started, or if it takes longer than `timeout`
-    seconds.
-    """
+    """Run `argv` to its end. A non-zero status is not an error. Raises `ToolchainError` if the
+    program cannot be started, or takes longer than `timeout` seconds."""
     try:
         words, full = _own(argv, env)
         done = subprocess.run(
@@ -102,10 +96,12 @@ def run(
             check=False,
         )
     except OSError as e:
-        what, hint = f"cannot start {argv[0]!r}", "check that the program exists and is executable"
         if cwd is not None and not os.path.isdir(cwd):
-            what, hint = f"{what} in {cwd}", "its working directory is gone: build again, or make the directory"
-        raise ToolchainError(f"{what}: {os.strerror(e.errno or 0)}", hint) from e
+            raise ToolchainError(
+                f"cannot start {argv[0]!r} in {cwd}: {os.strerror(e.errno or 0)}",
+                "its working directory is gone: build again, or make the directory",
+            ) from e
+        raise _cannot_start(argv, e, "check that the program exists and is executable") from e
     except subprocess.TimeoutExpired as e:
         raise ToolchainError(f"{argv[0]!r} did not end within {timeout:g} s") from e
     stdout, stderr = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
@@ -120,8 +116,7 @@ def check(
     env: Mapping[str, str] | None = None,
     hint: str = "",
 ) -> Result:
-    """Run `argv` as `run` does. A non-zero status raises `CommandError`, whose message starts with
-    `what`."""
+    """Run as `run` does. A non-zero status raises `CommandError`, which begins with `what`."""
     result = run(argv, cwd=cwd, env=env)
     if result.status != 0:
         raise CommandError(what, argv, result.status, result.stdout + result.stderr, hint)
@@ -134,106 +129,84 @@ def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapp
     try:
         status = subprocess.run(list(argv), cwd=cwd, env=None if env is None else dict(env), check=False).returncode
     except OSError as e:
-        raise ToolchainError(
-            f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check the command after `--`"
-        ) from e
+        raise _cannot_start(argv, e, "check the command after `--`") from e
     return 128 - status if status < 0 else status
 
 
 def end_interrupted() -> NoReturn:
-    """End the process silently, as Ctrl-C ends a program without a handler. Whoever started it
-    reports the interruption."""
+    """End as Ctrl-C ends a program without a handler: whoever started this process reports it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.raise_signal(signal.SIGINT)
     raise AssertionError("SIGINT is blocked")
 
 
-class Running:
-    """A running command. A thread of its own passes the output line by line to `on_line` and keeps
-    the last lines.
+class Commands:
+    """Commands that threads run, until all of them are ended at once.
 
-    The output is a pipe: if lazyck is killed, a command that goes on printing ends too.
+    Each has a session of its own, and ends with the processes that it has started.
     """
 
-    def __init__(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, on_line: Callable[[str], None] | None = None
-    ) -> None:
-        try:
-            words, full = _own(argv, env)
-            self._process = subprocess.Popen(
-                words,
-                env=full,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
-            )
-        except OSError as e:
-            raise ToolchainError(
-                f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", "check that it exists"
-            ) from e
-        self._tail: deque[str] = deque(maxlen=40)
-        self._on_line = on_line
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_stopped = False
 
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
+    def run(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Result | None:
+        """Run `argv` to its end and return the result, whose `stdout` is all that it printed; None
+        if `stop` has ended it, or was called before. Raises `ToolchainError`."""
+        # A pipe could be held open by a process that the command leaves behind.
+        with tempfile.TemporaryFile() as out:
+            with self._lock:
+                if self._is_stopped:
+                    return None
+                try:
+                    words, full = _own(argv, env)
+                    process = subprocess.Popen(
+                        words, env=full, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                    )
+                except OSError as e:
+                    raise _cannot_start(argv, e, "check that it exists") from e
+                self._running.add(process)
+            status = process.wait()
+            with self._lock:
+                self._running.discard(process)
+            if self._is_stopped and status < 0:
+                return None
+            out.seek(0)
+            return Result(status, out.read().decode("utf-8", "replace"), "")
 
-    @property
-    def tail(self) -> str:
-        """The last lines that the command printed."""
-        return "\n".join(self._tail)
-
-    def poll(self) -> int | None:
-        """Return the exit status, negative for a signal, or None while the command runs."""
-        return self._process.poll()
-
-    def stop(self) -> int:
-        """Terminate the command if it runs. Returns its status once it has ended."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)  # a shell's background commands ignore SIGINT
-        status = self._process.wait()
-        # A process that the command left behind may hold the pipe open.
-        self._thread.join(timeout=1)
-        return status
-
-    def _read(self) -> None:
-        for line in self._process.stdout or ():
-            self._tail.append(line.rstrip("\n"))
-            if self._on_line is not None:
-                self._on_line(line.rstrip("\n"))
+    def stop(self) -> None:
+        """Terminate what runs, and start nothing more."""
+        with self._lock:
+            self._is_stopped = True
+            for process in self._running:
+                if process.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGTERM)  # a shell's background commands ignore SIGINT
 
 
-class Conversation:
+def _cannot_start(argv: Sequence[str], e: OSError, hint: str) -> ToolchainError:
+    return ToolchainError(f"cannot start {argv[0]!r}: {os.strerror(e.errno or 0)}", hint)
+
+
+class Conversation(subprocess.Popen[bytes]):
     """A program with which we talk through its standard input and output, in a session of its own.
     Its stderr is discarded. Raises `OSError` if it cannot be started."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         words, variables = _own(argv, None)
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
+        super().__init__(
             words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=variables, start_new_session=True
         )
-        assert self._process.stdin and self._process.stdout
-        self.input, self.output = self._process.stdin, self._process.stdout
-
-    def is_running(self) -> bool:
-        """Return whether the program is still running."""
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """Kill the program. May be called while another thread reads."""
-        self._process.kill()
+        assert self.stdin and self.stdout
+        self.input, self.output = self.stdin, self.stdout
 
     def close(self) -> None:
         """Kill the program and close its pipes."""
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
+            self.wait(1)
         for pipe in (self.input, self.output):
             with contextlib.suppress(OSError):
                 pipe.close()

@@ -1,14 +1,11 @@
-"""Profiles: which blobs runs have used. The runtime records them (LAZYCK_RECORD); this module
-merges and compares them.
-
-The grammar is in `runtime/src/record/profile.h`. A plain list of names, one on each line, is a
-profile without further facts.
-"""
+"""Which blobs runs have used, as LAZYCK_RECORD made libraries record it
+(runtime/src/record/profile.h). A list of names, one a line, is a profile without further facts."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from _lazyck.errors import FormatError
 from _lazyck.quantities import counted, show_kib, show_seconds
@@ -69,8 +66,7 @@ class Profile:
 
     @property
     def uses(self) -> list[Use]:
-        """The uses in recorded order. For each blob and process the last line counts, which knows
-        most."""
+        """The uses in recorded order: the last line, which knows most, of each blob and process."""
         last: dict[tuple[tuple[str, str, str], str], Use] = {}
         for line in self.lines:
             if line.use is not None:
@@ -84,8 +80,7 @@ class Profile:
 
 
 def read_profile(path: Path) -> Profile:
-    """Read the profile at `path`. Raises `FormatError` if the file cannot be read or is not a
-    profile."""
+    """Read a profile. Raises `FormatError` if the file cannot be read or is none."""
     try:
         data = path.read_bytes()
     except OSError as e:
@@ -169,18 +164,11 @@ def encode(uses: Iterable[Use]) -> bytes:
     return ("\n".join(rows) + "\n").encode("utf-8", "surrogateescape")
 
 
-def merge(profiles: Iterable[Profile]) -> list[Use]:
-    """Merge the uses of all profiles, as `merge_uses` does."""
-    return merge_uses(use for p in profiles for use in p.uses)
-
-
-def merge_uses(uses: Iterable[Use]) -> list[Use]:
-    """Merge uses into one for each library, blob and archs, sorted by first use.
-
-    The order of a use is the smallest of all, not the mean: what a prefetch or prebuild does first
-    must be ready for the rank that needs it first. Calls, seconds and memory are the largest of
-    all. A name in a plain list adds nothing if some profile knows the library of that blob.
-    """
+def merge(uses: Iterable[Use]) -> list[Use]:
+    """Merge uses into one for each library, blob and archs, sorted by first use. The order of a use
+    is the smallest of all, since what a prefetch does first must be ready for the rank that needs
+    it first. Other figures are the largest. A name in a plain list adds nothing to a blob whose
+    library is known."""
     merged: dict[tuple[str, str, str], Use] = {}
     for use in uses:
         known = merged.get(use.key)
@@ -203,34 +191,18 @@ def _joined(a: Use, b: Use) -> Use:
     )
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The blobs that only one of two profiles used, as (library, blob)."""
-
-    only_a: tuple[tuple[str, str], ...]
-    only_b: tuple[tuple[str, str], ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.only_a or self.only_b)
-
-
-def compare(a: Profile, b: Profile) -> Difference:
-    """Compare two profiles by library and blob, regardless of archs. A name in a plain list matches
-    the blob in any library."""
-
-    def only(left: Profile, right: Profile) -> tuple[tuple[str, str], ...]:
-        pairs = {(u.library, u.blob) for u in right.uses}
-        bare = {blob for library, blob in pairs if not library}
-        every = {blob for _, blob in pairs}
-        wanted = dict.fromkeys((u.library, u.blob) for u in merge([left]))
-        return tuple(p for p in wanted if p not in pairs and p[1] not in (bare if p[0] else every))
-
-    return Difference(only(a, b), only(b, a))
+def only_in(a: Profile, b: Profile) -> list[tuple[str, str]]:
+    """Return the blobs that `a` used and `b` did not, as (library, blob), regardless of archs. A
+    name in a plain list matches the blob in any library."""
+    pairs = {(u.library, u.blob) for u in b.uses}
+    bare = {blob for library, blob in pairs if not library}
+    every = {blob for _, blob in pairs}
+    wanted = dict.fromkeys((u.library, u.blob) for u in merge(a.uses))
+    return [p for p in wanted if p not in pairs and p[1] not in (bare if p[0] else every)]
 
 
 def prune(profile: Profile, is_known: Callable[[Use], bool]) -> tuple[bytes, int]:
-    """Return the profile's text without torn lines and without lines of unknown blobs, and the
-    number of blobs removed."""
+    """Return the text without torn lines and unknown blobs, and the number of blobs removed."""
     kept = [line.text for line in profile.lines if not line.is_torn and (line.use is None or is_known(line.use))]
     gone = {line.use.key for line in profile.lines if line.use is not None and not is_known(line.use)}
     return "".join(f"{text}\n" for text in kept).encode("utf-8", "surrogateescape"), len(gone)
@@ -246,8 +218,9 @@ def render_table(uses: Sequence[Use]) -> str:
         rows.append((str(u.order), str(u.calls), seconds, memory, show_ranks(u.ranks) or "-", *texts))
     t = totals(uses)
     return "\n".join(aligned(rows, 4)) + (
-        f"\n{counted(t.blobs, 'blob')} of {counted(t.libraries, 'library', 'libraries')}, {counted(t.calls, 'call')}, "
-        f"{show_seconds(t.seconds)} of compiles, largest {show_kib(t.peak_kib)}, {counted(t.ranks, 'rank')}"
+        f"\n{counted(t['blobs'], 'blob')} of {counted(t['libraries'], 'library', 'libraries')}, "
+        f"{counted(t['calls'], 'call')}, {show_seconds(t['seconds'])} of compiles, "
+        f"largest {show_kib(t['peak_kib'])}, {counted(t['ranks'], 'rank')}"
     )
 
 
@@ -261,35 +234,19 @@ def aligned(rows: Sequence[Sequence[str]], right: int) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Sums over uses. `peak_kib` is the largest."""
-
-    blobs: int
-    libraries: int
-    calls: int
-    seconds: float
-    peak_kib: int
-    ranks: int
-
-
-def totals(uses: Sequence[Use]) -> Totals:
-    """Return the totals over `uses`."""
-    return Totals(
-        blobs=len(uses),
-        libraries=len({u.library for u in uses}),
-        calls=sum(u.calls for u in uses),
-        seconds=round(sum(u.seconds for u in uses), 1),
-        peak_kib=max((u.peak_kib for u in uses), default=0),
-        ranks=len({rank for u in uses for rank in u.ranks}),
-    )
+def totals(uses: Sequence[Use]) -> dict[str, Any]:
+    """Return sums over uses. `peak_kib` is the largest."""
+    return {
+        "blobs": len(uses),
+        "libraries": len({u.library for u in uses}),
+        "calls": sum(u.calls for u in uses),
+        "seconds": round(sum(u.seconds for u in uses), 1),
+        "peak_kib": max((u.peak_kib for u in uses), default=0),
+        "ranks": len({rank for u in uses for rank in u.ranks}),
+    }
 
 
 def to_json(uses: Sequence[Use]) -> dict[str, object]:
     """Return the uses for programs."""
-    rows = [
-        {"blob": u.blob, "library": u.library, "archs": u.archs, "order": u.order, "calls": u.calls,
-         "seconds": u.seconds, "peak_kib": u.peak_kib, "ranks": list(u.ranks), "time": u.time}
-        for u in uses
-    ]  # fmt: skip
-    return {"blobs": rows, "totals": asdict(totals(uses))}
+    rows = [{name: value for name, value in vars(u).items() if name not in ("process", "kernel")} for u in uses]
+    return {"blobs": rows, "totals": totals(uses)}

@@ -1,8 +1,5 @@
 """Runs the project's own build with the shims in front and reports the result (`lazyck build
-full`).
-
-It also prepares a build that calls the shims by itself: one target of a CMake project.
-"""
+full`), or prepares one that calls the shims by itself: one target of a CMake project."""
 
 import os
 import sys
@@ -14,11 +11,10 @@ from _lazyck import __version__, abi, proc
 from _lazyck.config import runtime_source
 from _lazyck.files import write_if_different
 from _lazyck.interceptor import compile_commands, log
-from _lazyck.interceptor.compile_commands import Imported
 from _lazyck.interceptor.log import LogLine, read_log
 from _lazyck.interceptor.setup import set_up, set_up_launcher
 from _lazyck.postbuild import summary
-from _lazyck.postbuild.link.unchanged import Unchanged, deliver_unchanged
+from _lazyck.postbuild.link.quick import Unchanged, deliver_unchanged
 from _lazyck.quantities import counted
 from _lazyck.runtime.objects import source_digest
 from _lazyck.settings import BuildSettings, save_settings
@@ -50,39 +46,21 @@ class BuildOutcome:
     libraries: tuple[summary.LinkSummary, ...]
 
 
-@dataclass(frozen=True)
-class TargetRequest:
-    """What `lazyck_library` of a CMake project asks for. `sources` are absolute paths. `compilers`
-    are the project's, by the environment variables that would name them."""
-
-    sources: tuple[str, ...]
-    toolchain: str
-    archs: str
-    settings: BuildSettings
-    compilers: Mapping[str, str]
-
-
-def prepare_target(request: TargetRequest, programs: Path, env: Mapping[str, str]) -> None:
-    """Make the launcher for one target of a build that calls it by itself, and what the target's
-    links need.
-
-    The stamp beside the settings changes when a different lazyck would link a different library.
-    `programs` is the directory for what several targets share. Raises `LazyckError`.
-    """
-    settings = request.settings
-    env = {**env, **request.compilers}
-    found = set_up_launcher(
-        settings.tmp, request.toolchain, request.sources, env, python=sys.executable, programs=programs
-    )
-    _, archs = chosen_archs(request.archs, found, env)
-    save_settings(with_toolchains(settings, archs, found, env))
+def prepare_target(
+    settings: BuildSettings, toolchain: str, archs: str, sources: Sequence[str], programs: Path, env: Mapping[str, str]
+) -> None:
+    """Make the launcher of one target, as `lazyck_library` of a CMake project asks for, and a stamp
+    which changes when another lazyck would link another library. `programs` is a directory that
+    targets share; `env` also names the project's compilers. Raises `LazyckError`."""
+    found = set_up_launcher(settings.tmp, toolchain, sources, env, python=sys.executable, programs=programs)
+    _, chosen = chosen_archs(archs, found, env)
+    save_settings(with_toolchains(settings, chosen, found, env))
     stamp = f"{__version__} {source_digest(runtime_source())}\n"
     write_if_different(settings.tmp / "stamp", stamp.encode())
 
 
 def chosen_archs(text: str, found: Sequence[Found], env: Mapping[str, str]) -> tuple[Toolchain | None, tuple[str, ...]]:
-    """Return the archs of a list that may hold `native`, and the toolchain that they belong to.
-    Raises `UsageError`."""
+    """Return toolchain and archs of a list that may hold `native`. Raises `UsageError`."""
     if not text:
         return None, ()
     return parse_archs(resolve_native(text, found, env), [f.toolchain for f in found])
@@ -105,7 +83,8 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     """Run the build. Raises `LazyckError` if the request or lazyck itself is at fault."""
     settings = request.settings
     settings.tmp.mkdir(parents=True, exist_ok=True)
-    forget_summaries(settings.tmp)
+    for old in settings.tmp.glob(f"libs/*/{summary.NAME}"):  # the report covers only the present build
+        old.rename(old.with_name(summary.EARLIER))
     is_default = request.kernels is None
     globs = (*request.blobs, *(request.kernels or ()))
     interception = set_up(
@@ -128,7 +107,7 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
         with_toolchains(settings, archs, interception.found, env), shim_homes=tuple(interception.home_map.items())
     )
     save_settings(settings)
-    imported = Imported(0, ())
+    imported: list[tuple[str, str]] = []
     if request.compile_commands is not None:
         imported = compile_commands.defer(request.compile_commands, settings.tmp, globs, build_env, settings.jobs)
     status = proc.passthrough(request.command, env=build_env)
@@ -151,14 +130,13 @@ lazyck: error: no blob was deferred, and --require-lazy, which the variable CI i
 
 def report(
     request: BuildRequest,
-    imported: Imported,
+    imported: Sequence[tuple[str, str]],
     lines: Sequence[LogLine],
     libraries: Sequence[summary.LinkSummary],
     unchanged: Unchanged,
     is_whole: bool,
 ) -> str:
-    """Return the report on a finished build. Objects that no link took are of interest only if the
-    build `is_whole`."""
+    """Return the report on a build. Objects that no link took count only if it `is_whole`."""
     found = [line for library in unchanged.libraries for line in summary.unchanged_lines(library)]
     found += [
         f"lazyck: warning: {visible(str(path))} is no longer lazy: it was rebuilt without lazyck. Remove it and build "
@@ -174,12 +152,8 @@ def report(
         found += [summary.render(libraries, intercept, left), *passed_lines(passed)]
     elif passed:
         number = sum(count for count, _ in passed.values())
-        none = (
-            "the one blob that was compiled is not lazy"
-            if number == 1
-            else f"none of the {number} compiled blobs is lazy"
-        )
-        found += [f"lazyck: {none}", *passed_lines(passed)]
+        none = f"none of the {number} compiled blobs is" if number > 1 else "the one blob that was compiled is not"
+        found += [f"lazyck: {none} lazy", *passed_lines(passed)]
     elif unchanged.libraries:
         pass  # its lazy libraries are reported above
     elif is_whole or stands_for_nvcc(lines):  # any other failed build has said why
@@ -188,19 +162,19 @@ def report(
 
 
 def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
-    """Return a line for each reason why the real compiler compiled blobs, with some of these
-    blobs."""
+    """Return a line for each reason why the real compiler compiled blobs, with some of them."""
     return [
         f"lazyck: {counted(count, 'blob')} compiled by the real compiler, {reason}: {shown_names(sources)}"
         for reason, (count, sources) in passed.items()
     ]
 
 
-def imported_lines(imported: Imported, file: Path) -> list[str]:
+def imported_lines(imported: Sequence[tuple[str, str]], file: Path) -> list[str]:
     """Return what became of the entries of a compile_commands.json."""
-    lines = [f"lazyck: {counted(imported.deferred, 'blob')} deferred from {file}"]
-    for reason in dict.fromkeys(reason for _, reason in imported.refused):
-        sources = [source for source, why in imported.refused if why == reason]
+    reasons = [reason for _, reason in imported]
+    lines = [f"lazyck: {counted(reasons.count('blob'), 'blob')} deferred from {file}"]
+    for reason in dict.fromkeys(reason for reason in reasons if reason != "blob"):
+        sources = [source for source, why in imported if why == reason]
         lines.append(f"lazyck: {len(sources)} of its blobs not deferred, {reason}: {shown_names(sources)}")
     return lines
 
@@ -211,8 +185,7 @@ def shown_names(sources: Sequence[str]) -> str:
 
 
 def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
-    """Return the message for a build that turned out to be an ordinary one: lazyck saw no call of a
-    compiler, or no call matched."""
+    """Return the message for a build in which lazyck saw no call of a compiler, or none matched."""
     if not lines:
         return (
             "lazyck: the build called no compiler that lazyck stands in for: nothing is lazy\n"
@@ -235,13 +208,6 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
 def stands_for_nvcc(lines: Sequence[LogLine]) -> bool:
     """Return whether the build's hipcc ran nvcc."""
     return any(line.reason == "hip-on-nvidia" for line in lines)
-
-
-def forget_summaries(tmp: Path) -> None:
-    """Put aside the summaries of links by earlier builds in this tmp dir, since the report covers
-    only the present build."""
-    for old in tmp.glob(f"libs/*/{summary.NAME}"):
-        old.rename(old.with_name(summary.EARLIER))
 
 
 def unlinked(lines: Sequence[LogLine], tmp: Path) -> list[str]:

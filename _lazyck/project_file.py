@@ -1,5 +1,4 @@
-"""The project's settings for `lazyck build full`: the table `[tool.lazyck]` of its
-pyproject.toml."""
+"""The project's settings for `lazyck build full`: `[tool.lazyck]` of its pyproject.toml."""
 
 import sys
 from pathlib import Path
@@ -13,12 +12,8 @@ else:
 
 
 def read_project(directory: Path) -> dict[str, object]:
-    """Return the table `[tool.lazyck]` of the pyproject.toml in `directory`, or an empty table if
-    there is none.
-
-    Directories above are not searched, since their files may be another user's. Raises
-    `FormatError`, `UsageError`.
-    """
+    """Return the table `[tool.lazyck]` of the pyproject.toml in `directory`, or an empty one.
+    Directories above may be another user's. Raises `FormatError`, `UsageError`."""
     path = directory / "pyproject.toml"
     try:
         found = tomllib.loads(path.read_text())

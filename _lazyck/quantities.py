@@ -13,12 +13,8 @@ _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def size_of(text: str) -> int | None:
-    """Return the bytes of a size such as `20G`, `1.5 GB`, `512MiB`, `7B` or `0`, or None for
-    anything else.
-
-    All units but B are powers of 1024, in either case. The runtime reads the same grammar
-    (`size_in` of runtime/src/base/numbers.h).
-    """
+    """Return the bytes of a size such as `20G`, `1.5 GB`, `512MiB`, `7B` or `0`, in powers of 1024,
+    or None for anything else. The runtime's `size_in` (base/numbers.h) reads the same grammar."""
     found = _SIZE.fullmatch(text)
     if not found or (not found[2] and float(found[1]) != 0):  # a bare 20 could mean anything
         return None
@@ -34,8 +30,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def parse_size(text: str, what: str) -> int:
-    """Return the bytes of a size, as `size_of` does. Raises `UsageError`, whose message begins with
-    `what`."""
+    """Return the bytes of a size. Raises `UsageError`, whose message begins with `what`."""
     size = size_of(text)
     if size is None:
         raise UsageError(f"{what} {text!r}: not a size", "write 20G, 500MB, 1.5GiB, 4096B, or 0")
@@ -43,8 +38,7 @@ def parse_size(text: str, what: str) -> int:
 
 
 def parse_age(text: str, what: str) -> int:
-    """Return the seconds of an age such as `30d`, `12h`, `90m` or `2w`. Raises `UsageError`, whose
-    message begins with `what`."""
+    """Return the seconds of an age such as `30d`. Raises `UsageError` as `parse_size` does."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", text.strip().lower())
     if not found:
         raise UsageError(f"{what} {text!r}: not an age", "write 30d, 12h, 90m or 2w")
@@ -52,12 +46,8 @@ def parse_age(text: str, what: str) -> int:
 
 
 def show_size(count: float) -> str:
-    """Return a size in bytes as text such as `1.5 GB`, in powers of 1024 as `ls -h` and `du -h`
-    count.
-
-    The runtime's messages (`size_text` of runtime/src/base/numbers.h) and the page of the report
-    (`bytes` of report/page.js) show sizes in this form too.
-    """
+    """Return a size in bytes as text such as `1.5 GB`, in powers of 1024 as `ls -h` counts. The
+    runtime's `size_text` (base/numbers.h) and `bytes` of report/page.js show sizes alike."""
     unit = 0
     while count >= 999.5 and unit < 4:
         count /= 1024

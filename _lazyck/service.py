@@ -1,5 +1,4 @@
-"""Have one entry compiled elsewhere, for a library that waits for it: a plan of one job, on the
-cluster or compile service that LAZYCK_REMOTE_COMPILE names."""
+"""Have one entry compiled by what LAZYCK_REMOTE_COMPILE names, for a library that waits for it."""
 
 import contextlib
 import shutil
@@ -13,9 +12,9 @@ from _lazyck.costs import keep_guess, read_last
 from _lazyck.errors import LazyckError
 from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild.entries import Entry
-from _lazyck.prebuild.executors import build_on
-from _lazyck.prebuild.plan import Failure, Job, Plan
+from _lazyck.prebuild.plan import Job, Plan
 from _lazyck.prebuild.progress import State
+from _lazyck.prebuild.run import Request, build_on
 from _lazyck.quantities import show_seconds
 from _lazyck.remote.caller import Caller
 from _lazyck.remote.down import ALL, Memory
@@ -98,11 +97,8 @@ def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) ->
     plan = Plan((entry,), (Job(entry, wanted.expected or None),))
     try:
         manifest = read_manifest(wanted.library)
-        relay = _Relay(caller, wanted, label)
-        outcome = build_on(
-            executor, wanted.library, manifest, plan, env, relay,
-            named_by=abi.ENV_REMOTE_COMPILE, jobs=1, keeps_going=True,
-        )  # fmt: skip
+        request = Request(wanted.library, manifest, plan, env, _Relay(caller, wanted, label))
+        outcome = build_on(executor, request, named_by=abi.ENV_REMOTE_COMPILE, jobs=1)
         failure = next(iter(outcome.failures), None)
         if failure and not failure.log:
             raise LazyckError(f"{label}: {failure.error}")
@@ -113,14 +109,10 @@ def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) ->
         caller.say("miss")
         return
     if failure:
-        _tell_failure(failure, caller)
+        shutil.move(failure.log, COMPILER_LOG)
+        caller.say("failed", "final" if failure.is_final else "passing", failure.error)
     else:
         _hand_over(entry, wanted, label, caller)
-
-
-def _tell_failure(failure: Failure, caller: Caller) -> None:
-    shutil.move(failure.log, COMPILER_LOG)
-    caller.say("failed", "final" if failure.is_final else "passing", failure.error)
 
 
 def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None:
@@ -131,18 +123,13 @@ def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None
     entry.path.rename(FETCHED)
     caller.say("hit", label, str(size))
     word, _ = caller.hear()
-    if word == "kept":
-        _keep_cost(entry.root, wanted)
-    else:
+    if word != "kept":
         caller.say("miss")
-
-
-def _keep_cost(root: Path, wanted: Wanted) -> None:
-    """Record in the caller's cache what the compile took, as a guess for the next one."""
+        return
     e = wanted.entry
     with contextlib.suppress(OSError, LazyckError):
-        if took := read_last(root, e.library, e.blob, e.archs):
-            keep_guess(wanted.cache, e.library, e.blob, e.archs, *took)
+        if took := read_last(entry.root, e.library, e.blob, e.archs):
+            keep_guess(wanted.cache, e.library, e.blob, e.archs, *took)  # for the caller's next compile
 
 
 def parse(words: Sequence[str]) -> Wanted:

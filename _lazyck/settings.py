@@ -1,8 +1,5 @@
-"""The decisions of `lazyck build`, as `settings.json` in the tmp dir.
-
-They travel from `build full` to the post-build steps, which a shim starts inside the build. `quick`
-starts from them too.
-"""
+"""The decisions of `lazyck build full`, as `settings.json` in the tmp dir: for the post-build
+steps, which a shim starts inside the build, and for `quick`."""
 
 import fnmatch
 import json
@@ -16,6 +13,7 @@ from _lazyck.errors import FormatError
 from _lazyck.files import write_if_different
 
 SETTINGS_VERSION = 1
+_NAME = "settings.json"
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,7 @@ class BuildSettings:
         return {shim: composed.get(home, home) for shim, home in self.shim_homes} | composed
 
     def grade_of(self, source: str) -> str:
-        """Return "kernels" for a source whose host code is compiled with the build, "blob" for any
-        other."""
+        """Return "kernels" for a source whose host code is compiled with the build, else "blob"."""
         if not self.kernels:
             return "blob"
         paths = (source, os.path.realpath(source))
@@ -80,19 +77,14 @@ class BuildSettings:
         return dict(self.homes).get(toolchain, "")
 
 
-def settings_path(tmp: Path) -> Path:
-    """Return the file in which `lazyck build full` leaves its settings."""
-    return tmp / "settings.json"
-
-
 def save_settings(settings: BuildSettings) -> None:
     """Write the settings into their tmp dir."""
-    write_if_different(settings_path(settings.tmp), json.dumps(asdict(settings), indent=1).encode())
+    write_if_different(settings.tmp / _NAME, json.dumps(asdict(settings), indent=1).encode())
 
 
 def load_settings(tmp: Path) -> BuildSettings:
     """Read the settings of a tmp dir, which may have been moved since. Raises `FormatError`."""
-    path = settings_path(tmp)
+    path = tmp / _NAME
     try:
         raw = json.loads(path.read_text())
         if raw.get("version") != SETTINGS_VERSION:

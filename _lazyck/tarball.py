@@ -1,7 +1,5 @@
-"""Reproducible gzipped tar archives of plain files: equal members give equal bytes.
-
-The format is GNU's, which the tar programs of small systems read too.
-"""
+"""Reproducible gzipped tar archives of plain files, in GNU's format, which small systems read
+too."""
 
 import gzip
 import io
@@ -11,16 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-LEVEL = 6
 EPOCH_VARIABLE = "SOURCE_DATE_EPOCH"
 EPOCH = 315_532_800  # its default: 1980-01-01, the first day of zip files
 
 
 def write_tarball(out: IO[bytes], members: Iterable[tuple[str, Path | bytes]]) -> None:
-    """Write the members in their order. Each is a name, and a file or its contents. Raises
-    `OSError`."""
+    """Write the members in their order: names, and files or their contents. Raises `OSError`."""
     with (
-        gzip.GzipFile("", "wb", LEVEL, out, mtime=0) as packed,
+        gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
     ):
         for name, what in members:

@@ -1,5 +1,4 @@
-"""Messages of commands on stderr: lines, warnings and errors, with colours if the terminal shows
-them."""
+"""Messages of commands on stderr: lines, warnings and errors, with colours on a terminal."""
 
 import os
 import sys
@@ -15,14 +14,12 @@ _HINT = "  hint: "
 
 
 def is_quiet() -> bool:
-    """Return whether only warnings and errors are wanted: by `--quiet`, or by LAZYCK_LOG=warn or
-    error."""
+    """Return whether only warnings and errors are wanted, by `--quiet` or LAZYCK_LOG."""
     return environment().get(abi.ENV_LOG, "") in _QUIET
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Return whether `stream` is a terminal that shows colours, and nobody has asked for none
-    (https://no-color.org)."""
+    """Return whether `stream` shows colours, and nobody wants none (https://no-color.org)."""
     env = environment()
     return stream.isatty() and not env.get("NO_COLOR") and env.get("TERM", "") not in ("", "dumb")
 

@@ -1,5 +1,4 @@
-"""The last 64 bytes of an entry, which identify it (docs/cache-format.md;
-runtime/src/cache/entry.cpp)."""
+"""The last 64 bytes of an entry, which identify it (docs/cache-format.md, cache/entry.cpp)."""
 
 import os
 import struct

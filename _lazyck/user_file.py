@@ -20,8 +20,7 @@ _NAME = re.compile(r"LAZYCK_[A-Z0-9_]*", re.ASCII)
 
 @dataclass(frozen=True)
 class UserFile:
-    """The contents of the file: `values` and line numbers (`lines`) by variable. `problems` say why
-    the file or a line of it was not read."""
+    """The file: values and line numbers by variable, and why it or a line of it was not read."""
 
     path: Path | None
     values: Mapping[str, str]
@@ -35,11 +34,8 @@ def is_variable(name: str) -> bool:
 
 
 def read_user_file(env: Mapping[str, str]) -> UserFile:
-    """Read the file that belongs to the environment `env`.
-
-    A file that does not exist has no values. A file that others could have written is not read,
-    since LAZYCK_LAUNCHER in it would run their program.
-    """
+    """Read the file that belongs to the environment `env`, if it exists. One that others could have
+    written is not read, since LAZYCK_LAUNCHER in it would run their program."""
     config_home, home = (env.get(name, "") for name in ("XDG_CONFIG_HOME", "HOME"))
     base = config_home if config_home.startswith("/") else f"{home}/.config" if home.startswith("/") else ""
     if not base:
@@ -76,8 +72,7 @@ def parse(path: Path, text: str) -> UserFile:
 
 
 def _stranger_on_way(path: Path) -> str:
-    """Return who else could put something at `path`, or an empty string. The runtime's
-    `stranger_on_way` decides alike."""
+    """Return who else could put something at `path`, as the runtime's `stranger_on_way` does."""
     real = Path(os.path.realpath(path))
     for at in (real, *real.parents):
         info = at.lstat()

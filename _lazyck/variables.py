@@ -1,5 +1,4 @@
-"""lazyck's environment variables: their values, their defaults, and suggestions for misspelt
-names."""
+"""lazyck's environment variables: values, defaults, and suggestions for misspelt names."""
 
 import difflib
 import re
@@ -25,17 +24,8 @@ class Variable:
     fits: Callable[[str], bool]
 
     def problem(self, value: str) -> str:
-        """Return what is wrong with `value`, or an empty string. An empty value counts as not
-        set."""
+        """Return what is wrong with `value`, or an empty string, also for an empty value."""
         return "" if not value or self.fits(value) else f"must be {self.wanted}"
-
-
-def _anything(_value: str) -> bool:
-    return True
-
-
-def _is_switch(value: str) -> bool:
-    return value in (*YES, *NO)
 
 
 def _is_cache(value: str) -> bool:
@@ -43,51 +33,42 @@ def _is_cache(value: str) -> bool:
     return value.startswith("/") and ".." not in parts and any(p not in ("", ".") for p in parts)
 
 
-def _is_name(value: str) -> bool:
-    return "/" not in value and not value.startswith(".")
+_Kind = tuple[str, Callable[[str], bool]]  # what a value must be, in words, and whether one is that
 
 
-def _is_jobs(value: str) -> bool:
-    return value.isascii() and value.isdigit() and 1 <= int(value) <= 4096
+def _any(wanted: str) -> _Kind:
+    return wanted, lambda _value: True
 
 
-def _is_seconds(value: str) -> bool:
-    return seconds_of(value) is not None
-
-
-def _is_some_time(value: str) -> bool:
-    return bool(seconds_of(value))
-
-
-def _is_archs(value: str) -> bool:
-    return all(_ARCH.fullmatch(arch) for arch in re.split(r"[;, \t\n]+", value) if arch)
-
-
-def _is_size(value: str) -> bool:
-    return size_of(value) is not None
-
-
-def _one_of(*words: str) -> tuple[str, Callable[[str], bool]]:
+def _one_of(*words: str) -> _Kind:
     return f"{', '.join(words[:-1])} or {words[-1]}", words.__contains__
 
 
 _CACHE = "an absolute path without `..`"
-_TEXT = ("any text", _anything)
-_PATH = ("a path", _anything)
-_SWITCHED = ("0 or 1", _is_switch)
-_TIME = ("a number of seconds, 0 or more", _is_seconds)
-_SIZE = ("a size such as 4G or 512M, or 0", _is_size)
+_TEXT, _PATH = _any("any text"), _any("a path")
+_SWITCHED = ("0 or 1", (*YES, *NO).__contains__)
+_TIME: _Kind = ("a number of seconds, 0 or more", lambda value: seconds_of(value) is not None)
+_SIZE: _Kind = ("a size such as 4G or 512M, or 0", lambda value: size_of(value) is not None)
 
 # The order is that of docs/environment.md, which says what each variable is for.
 VARIABLES = (
     Variable(abi.ENV_CACHE_DIR, "$XDG_CACHE_HOME/NAME, else ~/.cache/NAME", _CACHE, _is_cache),
-    Variable(abi.ENV_NAME, abi.DEFAULT_CACHE_NAME, "the name of a directory", _is_name),
+    Variable(
+        abi.ENV_NAME, abi.DEFAULT_CACHE_NAME, "the name of a directory",
+        lambda value: "/" not in value and not value.startswith("."),
+    ),
     Variable(abi.ENV_ROOT, "lazyck/ beside the library", *_PATH),
-    Variable(abi.ENV_ARCHS, "the GPU's", "archs such as gfx942;gfx950 or 80;90", _is_archs),
-    Variable(abi.ENV_JOBS, "the number of cores", "a number from 1 to 4096", _is_jobs),
+    Variable(
+        abi.ENV_ARCHS, "the GPU's", "archs such as gfx942;gfx950 or 80;90",
+        lambda value: all(_ARCH.fullmatch(arch) for arch in re.split(r"[;, \t\n]+", value) if arch),
+    ),
+    Variable(
+        abi.ENV_JOBS, "the number of cores", "a number from 1 to 4096",
+        lambda value: value.isascii() and value.isdigit() and 1 <= int(value) <= 4096,
+    ),
     Variable(abi.ENV_MEM_PER_JOB, "from what compiles took", *_SIZE),
     Variable(abi.ENV_COMPILE_TIMEOUT, "3600", *_TIME),
-    Variable(abi.ENV_LAUNCHER, "none", "words of a command", _anything),
+    Variable(abi.ENV_LAUNCHER, "none", *_any("words of a command")),
     Variable(abi.ENV_LOCK_TIMEOUT, "1200, or from what compiles took", *_TIME),
     Variable(abi.ENV_JIT, "on", *_one_of("on", "warn", "error", "off")),
     Variable(abi.ENV_BY_KERNEL, "whichever costs less", *_SWITCHED),
@@ -107,12 +88,12 @@ VARIABLES = (
     Variable(abi.ENV_LOG, "info", *_one_of("error", "warn", "info", "debug")),
     Variable(abi.ENV_LOG_FILE, "stderr", *_PATH),
     Variable(abi.ENV_LOG_FORMAT, "text", *_one_of("text", "json")),
-    Variable(abi.ENV_REMOTE, "none", "tiers: URL|attribute|…,URL|…", _anything),
-    Variable(abi.ENV_REMOTE_COMPILE, "none", "a compile service or cluster: grpc://HOST:PORT|attribute|…", _anything),
-    Variable(abi.ENV_TRUST, "none", "public keys or files of them", _anything),
+    Variable(abi.ENV_REMOTE, "none", *_any("tiers: URL|attribute|…,URL|…")),
+    Variable(abi.ENV_REMOTE_COMPILE, "none", *_any("a compile service or cluster: grpc://HOST:PORT|attribute|…")),
+    Variable(abi.ENV_TRUST, "none", *_any("public keys or files of them")),
     Variable(abi.ENV_SIGN_KEY, "none", *_PATH),
-    Variable(abi.ENV_REMOTE_TIMEOUT, "10", "a number of seconds above 0", _is_some_time),
-    Variable(abi.ENV_REMOTE_HELPER, abi.REMOTE_HELPER, "a program", _anything),
+    Variable(abi.ENV_REMOTE_TIMEOUT, "10", "a number of seconds above 0", lambda value: bool(seconds_of(value))),
+    Variable(abi.ENV_REMOTE_HELPER, abi.REMOTE_HELPER, *_any("a program")),
     Variable(abi.ENV_RUNTIME_SRC, "the package's", *_PATH),
     Variable(abi.ENV_LAZY, "1", *_SWITCHED),
 )  # fmt: skip
@@ -120,16 +101,11 @@ BY_NAME = {variable.name: variable for variable in VARIABLES}
 
 
 def unknown_variables(names: Iterable[str]) -> dict[str, str]:
-    """Return those of `names` that look like variables of lazyck but are none, each with a
-    message."""
+    """Return a message for each of `names` that looks like a variable of lazyck but is none."""
     others = tuple(abi.OTHER_VARIABLES.split())
-    return {
-        name: _unknown(name)
-        for name in names
-        if is_variable(name) and not name.startswith(others) and name not in BY_NAME
-    }
-
-
-def _unknown(name: str) -> str:
-    meant = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.8)
-    return f"{name} is not a variable of lazyck" + (f"; did you mean {meant[0]}?" if meant else "")
+    found = {}
+    for name in names:
+        if is_variable(name) and not name.startswith(others) and name not in BY_NAME:
+            meant = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.8)
+            found[name] = f"{name} is not a variable of lazyck" + "".join(f"; did you mean {near}?" for near in meant)
+    return found

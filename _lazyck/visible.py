@@ -1,10 +1,8 @@
-"""Makes names from a manifest, a build or a file system safe to print: one line, without control
-characters."""
+"""Makes names of files and symbols safe to print: one line, without control characters."""
 
 
 def _is_control(c: str) -> bool:
-    """Return whether `c` moves the cursor, sets colours, begins a line, changes the writing
-    direction, or stands for a byte that is not UTF-8."""
+    """Return whether `c` moves the cursor, sets colours, turns the direction, or is no UTF-8."""
     n = ord(c)
     return n < 0x20 or 0x7F <= n < 0xA0 or 0x2028 <= n <= 0x202E or 0x2066 <= n <= 0x2069 or 0xD800 <= n <= 0xDFFF
 

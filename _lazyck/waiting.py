@@ -16,59 +16,45 @@ _WIPE = "\r\x1b[K"
 
 @contextmanager
 def saying(what: str) -> Iterator[None]:
-    """Say on stderr `what` the block does ("compiling the runtime"), once it has taken two seconds.
-
-    On a terminal this is one line, which is redrawn and disappears at the end. Elsewhere there is a
-    line every half minute and one at the end. A block inside another one speaks in its place.
-    LAZYCK_LOG=warn silences it.
-    """
+    """Say on stderr `what` the block does ("compiling the runtime"), once it has taken two seconds:
+    on a terminal in one line, which is redrawn and disappears, elsewhere every half minute and at
+    the end. A block inside another one speaks in its place."""
     if is_quiet():
         yield
         return
-    speaker = _Speaker(what)
-    try:
-        yield
-        speaker.succeeded = True
-    finally:
-        speaker.end()
+    start = time.monotonic()
+    on_terminal = sys.stderr.isatty()
+    ended = threading.Event()
+    has_succeeded = False
 
+    def spent() -> str:
+        return f"{time.monotonic() - start:.0f} s"
 
-class _Speaker:
-    """Speaks about one wait, on a thread of its own."""
-
-    def __init__(self, what: str) -> None:
-        self.succeeded = False
-        self._what = what
-        self._ended = threading.Event()
-        self._start = time.monotonic()
-        self._thread = threading.Thread(target=self._speak, daemon=True)
-        _under_way.append(self)
-        self._thread.start()
-
-    def end(self) -> None:
-        self._ended.set()
-        self._thread.join()
-        _under_way.remove(self)
-
-    def _speak(self) -> None:
-        on_terminal = sys.stderr.isatty()
+    def speak() -> None:
         has_spoken = False
-        while not self._ended.wait(_REDRAW if has_spoken and on_terminal else INTERVAL if has_spoken else FIRST):
-            if _under_way[-1] is not self:
-                continue
-            has_spoken = True
-            what = f"lazyck: {self._what} ({self._spent()}"
-            _write(f"{_WIPE}{what})" if on_terminal else f"{what} so far)\n")
+        while not ended.wait(_REDRAW if has_spoken and on_terminal else INTERVAL if has_spoken else FIRST):
+            if _under_way[-1] is thread:
+                has_spoken = True
+                said = f"lazyck: {what} ({spent()}"
+                _write(f"{_WIPE}{said})" if on_terminal else f"{said} so far)\n")
         if has_spoken and on_terminal:
             _write(_WIPE)
-        elif has_spoken and self.succeeded:
-            _write(f"lazyck: {self._what}: done in {self._spent()}\n")
+        elif has_spoken and has_succeeded:
+            _write(f"lazyck: {what}: done in {spent()}\n")
 
-    def _spent(self) -> str:
-        return f"{time.monotonic() - self._start:.0f} s"
+    thread = threading.Thread(target=speak, daemon=True)
+    _under_way.append(thread)
+    thread.start()
+    try:
+        yield
+        has_succeeded = True
+    finally:
+        ended.set()
+        thread.join()
+        _under_way.remove(thread)
 
 
-_under_way: list[_Speaker] = []  # the last one speaks
+_under_way: list[threading.Thread] = []  # the last one speaks
 
 
 def _write(text: str) -> None:

@@ -72,7 +72,7 @@ def wheel_row(label: str, compiler: str, work: Path, rounds: int) -> Row:
     def taken_over() -> float:
         store = work / "store"
         shutil.rmtree(store, ignore_errors=True)
-        shipped.forget()
+        shipped._fitting.cache_clear()
         cpu = cpu_of(lambda: compile_objects(store, [compiler]))
         if list(store.rglob("*.cpp")):
             raise SystemExit("the wheel's objects do not fit")

@@ -24,22 +24,11 @@ from typing import TYPE_CHECKING, Any
 from _lazyck import __version__ as __version__
 
 if TYPE_CHECKING:
-    from _lazyck.library import (
-        CompileError,
-        Event,
-        LazyckError,
-        Library,
-        Prefetch,
-        Progress,
-        Stats,
-        drain,
-        forbid_jit,
-        load,
-        loaded,
-        prefetch,
-        ready,
-        record,
-    )
+    from _lazyck.errors import CompileError, LazyckError
+    from _lazyck.library.c_interface import Event, Progress, Stats
+    from _lazyck.library.job import Prefetch
+    from _lazyck.library.library import Library
+    from _lazyck.library.process import drain, forbid_jit, load, loaded, prefetch, ready, record
 
 __all__ = [
     "CompileError",
@@ -60,8 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # `_lazyck.library` is imported only when it is needed, since the compiler shims start this
-    # package for every file of a build.
+    # Imported only when needed, since compiler shims start this package for every file of a build.
     if name in __all__:
         from _lazyck import library
 

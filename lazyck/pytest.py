@@ -44,12 +44,9 @@ def is_forbidden(item: pytest.Item) -> bool:
 
 
 class Watch:
-    """Watches what lazy libraries compile. Their trace names the blobs, and their counts show
-    whether the trace is complete.
-
-    The trace lacks the compiles of a library whose first lazy call came before `LAZYCK_TRACE` was
-    set.
-    """
+    """Watches what lazy libraries compile. Their trace names the blobs, without those of libraries
+    whose first lazy call came before `LAZYCK_TRACE` was set. Their counts show whether it is
+    complete."""
 
     def __init__(self, trace: Path) -> None:
         self._trace = trace
@@ -59,8 +56,7 @@ class Watch:
         self._unnamed = 0  # compiles that only the counts show
 
     def look(self) -> list[str]:
-        """Return a text for each blob that this process and its children have compiled since the
-        last look."""
+        """Return a text for each blob that this process and its children compiled since then."""
         import lazyck  # imported late: not every run of pytest needs it
 
         stats = [library.stats() for library in lazyck.loaded()]
@@ -81,7 +77,7 @@ class Watch:
             text = file.read()
         whole = text[: text.rfind(b"}\n") + 1]
         self._end += len(whole)
-        return list(decode_trace(whole.splitlines()))
+        return list(filter(None, decode_trace(whole.splitlines(), {})))
 
 
 WATCH = pytest.StashKey[Watch]()
@@ -116,20 +112,12 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail the test if something was compiled during its setup or call."""
+    """Fail the test if something was compiled during its setup or call although that is forbidden,
+    and report an error if that happened during teardown."""
     yield
-    fail_for_compiles(item)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Report an error if something was compiled during teardown."""
-    yield
-    fail_for_compiles(item)
-
-
-def fail_for_compiles(item: pytest.Item) -> None:
-    """Fail the test if something was compiled although it is forbidden."""
     if is_forbidden(item) and (found := item.config.stash[WATCH].look()):
         text = "\n".join(f"  {line}" for line in found)
         pytest.fail(f"lazy libraries compiled during the test:\n{text}", pytrace=False)
+
+
+pytest_runtest_teardown = pytest_runtest_call

@@ -17,16 +17,14 @@ from _lazyck import abi, proc
 from _lazyck.config import environment, switch
 from _lazyck.errors import UsageError
 
-# The options that other commands set on build_ext, such as `build` and those for wheels and
-# editable installations.
+# The options that other commands set on build_ext, such as `build` and editable installations.
 _TOLD = ("build_lib", "build_temp", "compiler", "debug", "force", "inplace", "parallel")
 # A project without setup.py has the arguments of setup() in its pyproject.toml.
 _WITHOUT_SCRIPT = ("-c", "import setuptools; setuptools.setup()")
 
 
 class Lazily:
-    """A mixin for a subclass of build_ext. Its `run` does the work of that class in another
-    process, under lazyck."""
+    """A mixin for a subclass of build_ext. Its `run` works in another process, under lazyck."""
 
     def run(self) -> None:
         """Build all extensions. Raises errors of `setuptools.errors`: `ExecError` if the build
@@ -46,16 +44,14 @@ class Lazily:
         options = {name: value for name, (source, value) in given.items() if source == "command line"}
         options |= {name: getattr(command, name) for name in _TOLD}
         build = (sys.executable, *start, "build_ext", *words(options, command.boolean_options))
-        # `build full` sets LAZYCK=0, so that the class behind this mixin does the work in the other
-        # process.
+        # `build full` sets LAZYCK=0: in its process the class behind this mixin does the work.
         status = proc.passthrough((sys.executable, "-m", "lazyck", "build", "full", "--", *build))
         if status != 0:
             raise ExecError(f"lazyck build full ended with status {status} ({abi.ENV_LAZY}=0 builds without lazyck)")
 
 
 def words(options: Mapping[str, object], flags: Collection[str]) -> list[str]:
-    """Return the options of a command as words of its command line. `flags` are the options without
-    a value."""
+    """Return a command's options as words. `flags` are those without a value."""
     long = {name.replace("_", "-"): value for name, value in options.items() if value}
     return [f"--{name}" if name in flags else f"--{name}={value}" for name, value in long.items()]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from _lazyck import __version__
 from _lazyck.errors import LazyckError
-from _lazyck.library import Event, Library
+from _lazyck.library.c_interface import Event
+from _lazyck.library.library import Library
 
 __all__ = ["spans"]
 
@@ -40,24 +41,15 @@ def spans(library: Library, *, tracer_provider: Any = None) -> Iterator[None]:
         if not event.has_ended:
             return
         start = round(event.start * 1e9)  # nanoseconds since 1970
-        span = tracer.start_span(
-            f"lazyck.{event.kind}", context=parent, start_time=start, attributes=_attributes(event)
-        )
+        known = {
+            "library": event.library, "blob": event.blob, "arch": event.arch, "what": event.what,
+            "peak_memory": 1024 * event.peak_kib, "size": event.bytes,
+        }  # fmt: skip
+        attributes = {f"lazyck.{name}": value for name, value in known.items() if value}
+        span = tracer.start_span(f"lazyck.{event.kind}", context=parent, start_time=start, attributes=attributes)
         if event.has_failed:
             span.set_status(trace.StatusCode.ERROR, event.what)
         span.end(end_time=start + round(event.seconds * 1e9))
 
     with library.on_event(hear):
         yield
-
-
-def _attributes(event: Event) -> dict[str, str | int]:
-    known: dict[str, str | int] = {
-        "library": event.library,
-        "blob": event.blob,
-        "arch": event.arch,
-        "what": event.what,
-        "peak_memory": 1024 * event.peak_kib,
-        "size": event.bytes,
-    }
-    return {f"lazyck.{name}": value for name, value in known.items() if value}

@@ -1,6 +1,7 @@
 """Makes bundles of tiny blobs by hand in a moment, for tests that fill, ship and maintain
 caches."""
 
+import contextlib
 import hashlib
 import json
 import shlex
@@ -134,6 +135,17 @@ def build(lazyck: Lazyck, bundle: Bundle, *words: str | Path, env: Mapping[str, 
     done = lazyck("prebuild", "build", "--manifest", bundle.file, "--json", *words, env=env)
     assert done.stdout, done.stderr
     return json.loads(done.stdout) | {"status": done.returncode, "stderr": done.stderr}  # type: ignore[no-any-return]
+
+
+def sleeping(seconds: str) -> list[str]:
+    """Return the processes `sleep SECONDS`, which compilers of bundles have started, by their
+    numbers."""
+    wanted = f"sleep\0{seconds}\0".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [path.parent.name] if path.read_bytes() == wanted else []
+    return found
 
 
 def entries(cache: Path) -> dict[str, Path]:

@@ -10,18 +10,17 @@ import oracle
 import pytest
 from buildgrid_server import BuildGrid, buildgrid_home
 from command_server import CommandServer
-from support import HERE, REPOSITORY, Lazyck, Once, running
+from support import HERE, NINJA, REPOSITORY, Lazyck, Once, running
 
 from _lazyck.config import tools_dir
 from _lazyck.files import private_directory
-from _lazyck.prebuild.local import find_ninja
 from _lazyck.runtime.objects import build_tool
 
 
 def pytest_configure() -> None:
-    """Append the directory of lazyck's own `ninja` to PATH. An interpreter that was started by its
-    path may find no other."""
-    os.environ["PATH"] += f"{os.pathsep}{find_ninja(os.environ).parent}"
+    """Append the directory of the tests' own `ninja` to PATH. An interpreter that was started by
+    its path may find no other."""
+    os.environ["PATH"] += f"{os.pathsep}{NINJA.parent}"
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from _lazyck.toolchains import CUDA, cuda_wheels
+from _lazyck.toolchains import CUDA, cuda_places
 
 _FOUND = CUDA.find({**os.environ, **({"CUDA_HOME": h} if (h := os.environ.get("TEST_CUDA_HOME")) else {})})
 _FATBIN, _PTX, _ELF = 0xBA55ED50, 1, 2
@@ -66,7 +66,7 @@ def wheels(site: Path) -> Path:
     """Lay out this machine's toolkit below `site` as the wheels of CUDA 13 are, without `lib64` and
     `libcudart.so`. Return its root."""
     if (real := os.environ.get("TEST_CUDA_WHEELS")) is not None:
-        return Path(cuda_wheels.find_home([real]))
+        return Path(cuda_places.find_wheels([real]))
     if not is_one_tree():
         pytest.skip(f"needs a CUDA toolkit that is one tree, or TEST_CUDA_WHEELS: nvcc is in {cuda_home()}/bin")
     home, made = cuda_home(), site / "nvidia" / f"cu{release()}"

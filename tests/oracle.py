@@ -21,10 +21,10 @@ from _lazyck.check.offered import read_offered
 from _lazyck.check.report import render
 from _lazyck.command import CompileCommand
 from _lazyck.postbuild import state
-from _lazyck.postbuild.link import project_link
-from _lazyck.postbuild.probe.own_command import compile_one
+from _lazyck.postbuild.link.words import load_ahead
+from _lazyck.postbuild.probe.group import compile_one
 from _lazyck.proc import Result, find_program
-from _lazyck.toolchains import tool_names
+from _lazyck.toolchains import lookup
 
 MOST = 3  # the most libraries that are checked for one test function
 WHOLE, SAMPLE = 25, 8  # a library of up to WHOLE blobs is compiled whole; of a larger one, SAMPLE blobs are
@@ -49,7 +49,7 @@ def check_build(tmp: Path, seen: Path, test: str, env: Mapping[str, str]) -> Ite
         if not (directory / "summary.json").is_file() or not _is_new(directory, seen, test):
             continue
         said: list[str] = []
-        is_large = len(project_link.load(directory).records) > WHOLE
+        is_large = len(load_ahead(directory).records) > WHOLE
         request = Request(Sample(SAMPLE if is_large else None), jobs=2)
         with _compiling_once(seen.parent / "ccache"):
             checked = check_library(directory, request, env, said.append)
@@ -66,7 +66,7 @@ def _compiling_once(cache: Path) -> Iterator[None]:
 
     def compile_cached(blob: CompileCommand, target: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> Result:
         ccache = find_program("ccache")
-        if ccache and tool_names.is_compiler(Path(blob.call.argv[0]).resolve().name):
+        if ccache and lookup.is_compiler(Path(blob.call.argv[0]).resolve().name):
             call = replace(blob.call, argv=(ccache, *blob.call.argv), prefix=blob.call.prefix + 1)
             blob, env = replace(blob, call=call), {**env, **settings}
         return compile_one(blob, target, env, more)
@@ -86,7 +86,7 @@ def _is_new(directory: Path, seen: Path, test: str) -> bool:
     It is not if a library of equal sources and commands was checked before, or enough libraries of
     `test` were. For a slow compiler, one library of each test module is enough.
     """
-    link = project_link.load(directory)
+    link = load_ahead(directory)
     place = os.path.commonpath([link.cwd, *(blob.source for blob in link.records)])
     digest = hashlib.sha256((directory / "ahead.json").read_text().replace(place, "").encode())
     for blob in link.records:

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import ninja
 import pytest
 
 Made = TypeVar("Made")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+NINJA = Path(ninja.BIN_DIR, "ninja") if ninja.BIN_DIR else Path(shutil.which("ninja") or "ninja")
 FAKE_ROCM = REPOSITORY / "scripts" / "fake_rocm_home"
 
 

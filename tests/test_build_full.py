@@ -5,11 +5,12 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from ops_library import Ops, build_ops, call, copy_project, inspect
-from support import FAKE_ROCM, Lazyck
+from support import FAKE_ROCM, REPOSITORY, Lazyck
 
 from _lazyck.postbuild.reasons import Kind
 
@@ -104,8 +105,10 @@ def test_library_gets_a_soname_and_leaves_nothing_of_its_own_undefined(ops: Ops)
 
 
 def test_status_of_the_build_command_is_the_status_of_lazyck(lazyck: Lazyck, tmp_path: Path) -> None:
-    done = lazyck("build", "full", "--tmp-dir", tmp_path / "tmp", "--", "sh", "-c", "exit 37")
-    assert done.returncode == 37
+    words = ("build", "full", "--tmp-dir", tmp_path / "tmp", "--", "sh", "-c", "exit 37")
+    assert lazyck(*words).returncode == 37
+    heedless = ["env", "--ignore-signal=CHLD", sys.executable, "-m", "lazyck"]
+    assert subprocess.run([*heedless, *words], env=dict(os.environ, PYTHONPATH=str(REPOSITORY))).returncode == 37
 
 
 def test_the_projects_own_compile_error_shows_and_stops_the_build(lazyck: Lazyck, tmp_path: Path) -> None:

@@ -160,7 +160,9 @@ def test_stats_compare_what_the_runtime_counts_with_the_limit(
     (private(cache / ".preambles" / ("0" * 32)) / "host.pch").write_bytes(bytes(300_000))
     argv: list[str | Path] = [rt_tool, "trim", cache, "--dry-run"]
     counted = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+    open_files = len(os.listdir("/proc/self/fd"))
     assert read_holdings(cache).used_bytes == counted["kept_bytes"] > 460_000
+    assert len(os.listdir("/proc/self/fd")) == open_files
     found = json.loads(said(lazyck, "stats", "--json", env={"LAZYCK_CACHE_MAXSIZE": "2MB"}))
     assert (found["used_bytes"], found["max_bytes"]) == (counted["kept_bytes"], 2 << 20)
     share = round(100 * found["used_bytes"] / (2 << 20))

@@ -17,12 +17,11 @@ import pytest
 from bundles import Bundle, build, entries, make_bundle
 from support import Lazyck
 
-from _lazyck.cache import pull, push, sweep
+from _lazyck.cache import exchange, sweep
 from _lazyck.cache.entries import read_entries
-from _lazyck.cache.share import Share, local_items
-from _lazyck.cache.transfer import Item, Quiet
+from _lazyck.cache.transfer import Item, Share, local_items
 from _lazyck.costs import read_costs, read_last
-from _lazyck.directory import Directory, RefusedError, opened_in
+from _lazyck.directory import Directory, RefusedError, directory_below, opened_in, staging
 from _lazyck.history import read_history
 from _lazyck.manifest import Manifest
 from _lazyck.prebuild import entries as prebuild_entries
@@ -30,7 +29,6 @@ from _lazyck.prebuild import output
 from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import Entry, cached_archs, clean_blobs
 from _lazyck.report.gather import cache_size
-from _lazyck.staging import Staging
 
 LEAF = "v1/lib/any-g++"
 NAME = "add-0123456789abcdef.so"
@@ -113,16 +111,16 @@ def clean(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stage(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
-    with Staging(cache, "pull") as own:
+    with staging(cache, "pull") as own:
         (own / "file").write_text("x")
 
 
 def publish(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
-    with Staging(cache, "pull") as own:
-        pull.make_private(own, own / LEAF)
-        (own / LEAF / NAME).write_text("new")
+    with staging(cache, "pull") as own:
+        with directory_below(own, Path(LEAF), makes=True):
+            (own / LEAF / NAME).write_text("new")
         (own / LEAF / NAME).chmod(0o600)
-        pull.publish(own, cache, f"lib/any-g++/{NAME}")
+        exchange.publish(own, cache, f"lib/any-g++/{NAME}")
 
 
 @pytest.mark.parametrize("place", ["v1", "v1/lib", LEAF, ".staging", ".locks"])
@@ -130,7 +128,7 @@ def publish(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_changes_behind_a_link_put_there_at_any_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path, pytest.MonkeyPatch], None], place: str
 ) -> None:
-    monkeypatch.setattr("_lazyck.staging.secrets.token_hex", lambda _: "abc123")
+    monkeypatch.setattr("_lazyck.directory.secrets.token_hex", lambda _: "abc123")
     staged = f"pull-{os.getpid()}@{socket.gethostname()}-abc123"  # the name of the staging directory
     for number in range(1, 200):
         cache = make_cache(tmp_path / "cache")
@@ -305,7 +303,7 @@ def test_commands_say_what_they_pass_over(lazyck: Lazyck, bundle: Bundle, tmp_pa
 
 
 def share(env: dict[str, str]) -> Share:
-    return Share(env, 1, False, lambda: Path("rt"), lambda _: Quiet())
+    return Share(env, 1, False)
 
 
 def test_what_was_not_verified_is_neither_pushed_nor_published(
@@ -319,16 +317,16 @@ def test_what_was_not_verified_is_neither_pushed_nor_published(
     # This is the case of a directory that was good a moment ago and is refused afterwards: `verify`
     # says nothing of its entries.
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "verify", lambda *_: sweep.Verified(()))
-        done = push.push(share(env), items, cache)
+        patch.setattr(sweep, "verify", lambda *_: {})
+        done = exchange.push(share(env), items, cache)
         assert (done.done, len(done.refused)) == ((), 2)
     assert not list((tmp_path / "shared").rglob("*"))
-    assert len(push.push(share(env), items, None).done) == 2
+    assert len(exchange.push(share(env), items, None).done) == 2
     found = [Entry(i.entry.blob, (), "", i.path, False, i.entry.key_id, i.entry.name) for i in items]
     shutil.rmtree(cache)
     cache.mkdir(mode=0o700)
-    monkeypatch.setattr(sweep, "verify", lambda *_: sweep.Verified(()))
-    done = pull.pull(share(env), found)
+    monkeypatch.setattr(sweep, "verify", lambda *_: {})
+    done = exchange.pull(share(env), found)
     assert (done.done, len(done.refused)) == ((), 2)
     assert not list(cache.glob("v1/*/*/*"))
 
@@ -342,7 +340,7 @@ def test_an_entry_in_a_directory_exchanged_after_the_check_is_not_pushed(
     env = {"LAZYCK_REMOTE": f"{tmp_path}/shared|trusted", "HOME": str(tmp_path)}
     (item,) = local_items(cache, [], [])
     spoil(item.path.parent, "link", tmp_path)
-    done = push.push(share(env), [Item(item.entry, item.path)], None)
+    done = exchange.push(share(env), [Item(item.entry, item.path)], None)
     assert (done.done, len(done.refused)) == ((), 1)
     assert "it is a symbolic link" in done.refused[0]
     assert json.dumps(contents(tmp_path / "shared"), default=str) == "{}"

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from cuda_machine import bare_environment, cuda_environment, cuda_home, device_code, needs_nvcc, project, wheels
 from ops_library import inspect
-from support import REPOSITORY, Lazyck
+from support import NINJA, REPOSITORY, Lazyck
 
 from _lazyck import abi
-from _lazyck.prebuild.local import find_ninja
 from _lazyck.toolchains import CUDA, Found
 from _lazyck.toolchains.check import State
 
@@ -182,7 +181,7 @@ def test_cmake_s_cuda_language(tmp_path: Path, lazyck: Lazyck, generator: str, w
     # response files.
     compiler = "" if generator == "Ninja" else '-DCMAKE_CUDA_COMPILER="${CUDA_HOME:+$CUDA_HOME/bin/}nvcc"'
     responses = [f"-DCMAKE_CUDA_USE_RESPONSE_FILE_FOR_{w}=1" for w in ("INCLUDES", "OBJECTS", "LIBRARIES")]
-    ninja = f"-DCMAKE_MAKE_PROGRAM={find_ninja(os.environ)}"
+    ninja = f"-DCMAKE_MAKE_PROGRAM={NINJA}"
     words = [*words, *([ninja] if generator == "Ninja" else responses)]
     script = f"cmake -S . -B b -G '{generator}' {compiler} \"$@\" && cmake --build b"
     build(lazyck, work, env, "sh", "-c", script, "sh", *words)

@@ -10,7 +10,7 @@ import pytest
 from cuda_machine import VISIBLE, cuda_environment, cuda_home, needs_nvcc, release
 from support import Lazyck
 
-from _lazyck.postbuild.cxx.instances import instances
+from _lazyck.postbuild.cxx.uses import instances
 from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe.real_object import judge
 

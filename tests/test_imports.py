@@ -14,7 +14,7 @@ RANKS = {
     "command": 1, "config": 1, "directory": 1, "layout": 1, "quantities": 1, "trailer": 1, "user_file": 1,
     "variables": 1,
     "manifest": 2, "records": 2, "tarball": 2, "proc": 2, "files": 2, "settings": 2, "profile": 2, "history": 2,
-    "staging": 2, "terminal": 2, "waiting": 2,
+    "terminal": 2, "waiting": 2,
     "toolchains": 3, "costs": 3, "coverage": 3,
     "remote": 4, "runtime": 4, "irc": 4, "library": 4, "units": 4,
     "interceptor": 5, "postbuild": 5, "prebuild": 5,

@@ -12,7 +12,7 @@ from counting import CountingProgram
 from support import Lazyck
 
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
-from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.reasons import Kind, Reason, Unlazy, to_pair
 
 RECIPE = Recipe(

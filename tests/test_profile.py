@@ -70,7 +70,7 @@ def test_merge_does_not_depend_on_the_order_and_merges_merged_ones(
 
 def test_archs_and_libraries_have_lines_of_their_own(tmp_path: Path) -> None:
     text = row("b", 1, archs="gfx942") + row("b", 2, archs="gfx950") + row("b", 3, library="other")
-    merged = profile.merge([profile.decode(text.encode(), "p")])
+    merged = profile.merge(profile.decode(text.encode(), "p").uses)
     assert [(u.library, u.archs) for u in merged] == [("libfmha", "gfx942"), ("libfmha", "gfx950"), ("other", "gfx942")]
 
 
@@ -84,7 +84,7 @@ def test_a_plain_list_of_names_is_a_profile(lazyck: Lazyck, tmp_path: Path) -> N
 
 def test_a_merged_profile_is_a_blob_list_of_each_of_its_libraries(tmp_path: Path) -> None:
     text = row("a", 1, library="libone") + row("b", 2, library="libtwo") + row("c", 3, library="libone")
-    (tmp_path / "p").write_bytes(profile.encode(profile.merge([profile.decode(text.encode(), "p")])))
+    (tmp_path / "p").write_bytes(profile.encode(profile.merge(profile.decode(text.encode(), "p").uses)))
     assert read_list(str(tmp_path / "p"), None, "libone") == ["a", "c"]  # type: ignore[arg-type]
     assert read_list(str(tmp_path / "p"), None) == ["a", "b", "c"]  # type: ignore[arg-type]
 
@@ -113,8 +113,8 @@ def test_no_cut_makes_a_profile_unreadable(ranks: list[Path]) -> None:
     r = random.Random(1)
     for _ in range(300):
         noise = bytes(r.choice(b"\t\t\t\n09az#.-,\xff") for _ in range(200))
-        uses = profile.merge([profile.decode(noise, "p")])
-        assert profile.merge([profile.decode(profile.encode(uses), "p")]) == uses
+        uses = profile.merge(profile.decode(noise, "p").uses)
+        assert profile.merge(profile.decode(profile.encode(uses), "p").uses) == uses
 
 
 def test_show_prints_a_table_with_totals_and_json(lazyck: Lazyck, ranks: list[Path]) -> None:

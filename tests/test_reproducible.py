@@ -155,6 +155,7 @@ def build(lazyck: Lazyck, where: Path, name: str, home: Path) -> Builder:
     """Build the project of a kind at a place. `home` is for what compilers of that kind need."""
     kind = KINDS[name]
     env = {"LAZYCK_CACHE_DIR": str(where / "cache"), "TMPDIR": str(where / "tmp"), "HOME": str(where)}
+    env["LAZYCK_TEXT_KEYS"] = "1"  # else a fast machine makes no digest of the text, which is in the entry
     env["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # of lazyck's own tools
     if name == "hip":
         path = [d for d in os.environ["PATH"].split(os.pathsep) if not os.access(Path(d, "nvcc"), os.X_OK)]

@@ -14,7 +14,7 @@ from support import HERE, Lazyck
 
 from _lazyck import proc
 from _lazyck.errors import ToolchainError
-from _lazyck.toolchains import lookup, tool_names
+from _lazyck.toolchains import lookup
 
 TOOLS = (
     "ar", "as", "c++", "c++filt", "cc", "clang", "clang++", "clang-99", "collect2", "g++", "g++-99", "gcc", "git",
@@ -47,12 +47,12 @@ def test_a_relative_part_of_path_is_not_searched(here: Path, monkeypatch: pytest
     assert proc.find_program("tar", env) is None
     assert lookup.which("g++", env) is None
     assert lookup.with_versions(["clang"], env) == ["clang"]
-    assert tool_names.host_names(env) == []
+    assert lookup.host_names(env) == []
     assert proc.find_program("tar", {"PATH": f"{path}:{here}/bin"}) == f"{here}/bin/tar"
     with pytest.raises(ToolchainError, match="cannot start 'lazyck-rt': No such file or directory"):
         proc.run(["lazyck-rt"], env=env)
     with pytest.raises(ToolchainError, match="cannot start 'lazyck-rt'"):
-        proc.Running(["lazyck-rt"], env=env)
+        proc.Commands().run(["lazyck-rt"], env=env)
 
 
 def test_what_lazyck_starts_gets_a_path_without_relative_parts(here: Path, tmp_path: Path) -> None:

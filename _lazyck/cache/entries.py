@@ -1,5 +1,6 @@
 """The entries of a cache, found by the names of its files (docs/cache-format.md)."""
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,38 +11,29 @@ from _lazyck import abi, terminal
 from _lazyck.config import cache_dir
 from _lazyck.directory import Directory, find_root, read_leaves
 from _lazyck.errors import LazyckError, UsageError
-from _lazyck.layout import ENTRY, SEEN, Place, is_of_entry, log_of, split_leaf
+from _lazyck.layout import ENTRY, SEEN, Place, is_of_entry, split_leaf
 from _lazyck.quantities import counted, show_seconds, show_size
 from _lazyck.visible import visible
 
 # The orders in which entries can be sorted, with their sort keys.
 ORDERS: "Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]]" = {
-    "name": lambda e: (e.blob, e.library, e.archs),
-    "size": lambda e: (-e.size, e.blob),
-    "age": lambda e: (e.made, e.blob),
-    "used": lambda e: (e.used, e.blob),
+    "name": lambda e: (e.at.blob, e.at.library, e.at.archs),
+    "size": lambda e: (-e.size, e.at.blob),
+    "age": lambda e: (e.made, e.at.blob),
+    "used": lambda e: (e.used, e.at.blob),
 }
 
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One entry. `build` is the toolchain, plus the hash of an extra key if there was one. `made`
-    and `used` are in seconds since 1970, `size` is in bytes."""
+    """One entry, `at` a place of its cache. `made` and `used` are in seconds since 1970, `size` is
+    in bytes."""
 
     path: Path
-    library: str
-    archs: str
-    build: str
-    blob: str
-    digest: str
+    at: Place
     size: int
     made: float
     used: float
-
-    @property
-    def log(self) -> Path:
-        """The path of the compiler's output. The file need not exist."""
-        return log_of(self.path)
 
 
 def cache_of(env: Mapping[str, str]) -> Path:
@@ -102,7 +94,9 @@ def read_entries(cache: Path, blob: str = "") -> Iterator[CacheEntry]:
 def read_holdings(cache: Path) -> Holdings:
     """Return everything that a cache holds. Raises `RefusedError` for a refused root."""
     found: list[CacheEntry] = []
-    blocks, preambles = 0, _read_preambles(cache)
+    with find_root(cache) or contextlib.nullcontext() as root:
+        preambles = _sizes_in(root.find(abi.CACHE_PREAMBLES)) if root else []
+    blocks = 0
     for leaf in read_leaves(cache):
         statuses = _statuses(leaf)
         blocks += sum(info.st_blocks for info in statuses.values())
@@ -124,15 +118,20 @@ def _entries_in(leaf: Directory, statuses: Mapping[str, os.stat_result], blob: s
             continue
         seen = statuses.get(name.removesuffix(ENTRY) + SEEN, info)
         used = max(seen.st_mtime, info.st_mtime)
-        yield CacheEntry(
-            leaf.path / name, at.library, at.archs, at.build, at.blob, at.digest, info.st_size, info.st_mtime, used
-        )
+        yield CacheEntry(leaf.path / name, at, info.st_size, info.st_mtime, used)
 
 
-def _read_preambles(cache: Path) -> list[int]:
-    root = find_root(cache)
-    found = root.find(abi.CACHE_PREAMBLES) if root else None
-    return [_bytes_in(found, name) for name in found.names()] if found else []
+def _sizes_in(directory: Directory | None) -> list[int]:
+    """Close a directory, and return the bytes on disk of each file and directory in it, with all
+    below."""
+    if directory is None:
+        return []
+    with directory:
+        infos = {name: info for name in directory.names() if (info := directory.status(name))}
+        return [
+            info.st_blocks * 512 + (sum(_sizes_in(directory.find(name))) if stat.S_ISDIR(info.st_mode) else 0)
+            for name, info in infos.items()
+        ]
 
 
 def leaves_of(cache: Path, library: str, arch: str) -> list[str]:
@@ -142,16 +141,9 @@ def leaves_of(cache: Path, library: str, arch: str) -> list[str]:
     return [str(p) for p in paths if library in ("", p.parent.name) and _is_for(split_leaf(p.name)[0], arch)]
 
 
-def _bytes_in(directory: Directory, name: str) -> int:
-    info = directory.status(name)
-    below = directory.find(name) if info and stat.S_ISDIR(info.st_mode) else None
-    own = info.st_blocks * 512 if info else 0
-    return own + (sum(_bytes_in(below, each) for each in below.names()) if below else 0)
-
-
 def choose(entries: Iterable[CacheEntry], library: str, arch: str) -> list[CacheEntry]:
     """Return the entries of a library and for an arch. An empty string means any."""
-    return [e for e in entries if library in ("", e.library) and _is_for(e.archs, arch)]
+    return [e for e in entries if library in ("", e.at.library) and _is_for(e.at.archs, arch)]
 
 
 def _is_for(archs: str, arch: str) -> bool:
@@ -163,7 +155,7 @@ def render(entries: Sequence[CacheEntry], now: float) -> str:
     rows = [("size", "age", "last use", "arch", "library", "blob")]
     for e in entries:
         times = (show_seconds(max(0, round(now - t))) for t in (e.made, e.used))
-        rows.append((show_size(e.size), *times, *map(visible, (e.archs, e.library, e.blob))))  # type: ignore[arg-type]
+        rows.append((show_size(e.size), *times, *map(visible, (e.at.archs, e.at.library, e.at.blob))))  # type: ignore[arg-type]
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -176,7 +168,7 @@ def render(entries: Sequence[CacheEntry], now: float) -> str:
 def to_json(entries: Sequence[CacheEntry], now: float) -> list[dict[str, object]]:
     """Return the entries for programs. Ages are in seconds."""
     return [
-        {"path": str(e.path), "blob": e.blob, "library": e.library, "arch": e.archs, "build": e.build,
-         "digest": e.digest, "size": e.size, "age": round(now - e.made, 1), "last_use": round(now - e.used, 1)}
+        {"path": str(e.path), "blob": e.at.blob, "library": e.at.library, "arch": e.at.archs, "build": e.at.build,
+         "digest": e.at.digest, "size": e.size, "age": round(now - e.made, 1), "last_use": round(now - e.used, 1)}
         for e in entries
     ]  # fmt: skip

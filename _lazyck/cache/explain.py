@@ -2,19 +2,19 @@
 the key that differs."""
 
 import difflib
+import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from _lazyck import abi, trailer
+from _lazyck import abi, proc, trailer
 from _lazyck.cache.entries import CacheEntry
 from _lazyck.directory import RefusedError, opened_in
-from _lazyck.layout import Place, root_of, split_build
+from _lazyck.layout import Place, log_of, root_of, split_build
 from _lazyck.manifest import Manifest, Recipe
-from _lazyck.prebuild.entries import Entry
+from _lazyck.prebuild.entries import Entry, rt_words
 from _lazyck.quantities import show_seconds
 from _lazyck.visible import visible
 
@@ -28,46 +28,32 @@ _STANDS_FOR = {
     abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*", abi.PH_KERNEL: "(?s:.*)",
     abi.PH_NAME: "[0-9a-f]{16}",
 }  # fmt: skip
+_PLACEHOLDERS = re.compile("(" + "|".join(map(re.escape, _STANDS_FOR)) + ")")
 
 
-@dataclass(frozen=True)
-class Difference:
-    """An ingredient of the key: the value that is wanted, and the value that the existing entry
-    has."""
-
-    ingredient: str
-    wanted: str
-    found: str
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The state of an entry. If it can be used, `same_text` are other entries made of the same
-    text. Otherwise `problem` says what is wrong with it, or `nearest` is the closest entry and
-    `differences` says how it differs."""
-
-    entry: Entry
-    problem: str = ""
-    nearest: CacheEntry | None = None
-    differences: tuple[Difference, ...] = ()
-    same_text: tuple[CacheEntry, ...] = ()
-
-
-def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extra_key: str) -> Explanation:
-    """Explain one entry. `others` are entries of its blob, and `extra_key` is the value of
+def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extra_key: str, now: float) -> str:
+    """Explain one entry to people. `others` are entries of its blob. `extra_key` is the value of
     LAZYCK_EXTRA_CACHE_KEY."""
+    head = f"{visible(entry.name)} for {visible(entry.shown_arch)}"
     candidates = [o for o in others if o.path != entry.path]
     if entry.cached:
         text = _text_of(entry.path)
-        same = [o for o in candidates if text and _text_of(o.path) == text]
-        return Explanation(entry, same_text=tuple(sorted(same, key=lambda o: o.made)))
+        same = [o for o in sorted(candidates, key=lambda o: o.made) if text and _text_of(o.path) == text]
+        lines = [f"  same text   {visible(str(o.path))}" for o in same]
+        return "\n".join([f"{head}: hit", f"  entry       {visible(str(entry.path))}", *lines])
+    lines = [f"{head}: miss", f"  looked for  {visible(str(entry.path))}"]
     if os.path.lexists(entry.path):
-        return Explanation(entry, problem_of(entry.path, manifest.machine))
-    scored = [(differences(manifest, entry, o, extra_key), o) for o in candidates]
-    if not scored:
-        return Explanation(entry)
-    found, nearest = min(scored, key=lambda pair: (len(pair[0]), -pair[1].made))
-    return Explanation(entry, "", nearest, found)
+        lines.append(f"  exists, but is not used: {problem_of(entry.path, manifest.machine)}")
+    elif not candidates:
+        lines.append("  the cache has no entry for this blob")
+    else:
+        scored = [(differences(manifest, entry, o, extra_key), o) for o in candidates]
+        found, nearest = min(scored, key=lambda pair: (len(pair[0]), -pair[1].made))
+        lines.append(
+            f"  nearest     {visible(str(nearest.path))}, {show_seconds(max(0, round(now - nearest.made)))} old"
+        )
+        lines += [f"  differs in  {difference}" for difference in found]
+    return "\n".join(lines)
 
 
 def _text_of(path: Path) -> str:
@@ -102,41 +88,40 @@ def problem_of(path: Path, machine: str) -> str:
     )
 
 
-def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: str) -> tuple[Difference, ...]:
-    """Return the ingredients in which the key of `other` differs from that of `entry`."""
-    wanted = Place.of(entry.path)
+def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: str) -> list[str]:
+    """Return the ingredients in which the key of `other` differs from that of `entry`, with what is
+    wanted and what the other has."""
+    wanted, theirs = Place.of(entry.path), other.at
     toolchain, salt = split_build(wanted.build) if extra_key else (wanted.build, "")
-    their_toolchain, their_salt = _split_build(other.build, toolchain)
-    found = []
-    if other.library != wanted.library:
-        found.append(Difference("library", wanted.library, other.library))
-    if other.archs != wanted.archs:
-        found.append(Difference("arch", wanted.archs, other.archs))
-    if their_toolchain != toolchain:
-        found.append(Difference("toolchain", toolchain, their_toolchain))
+    # The name of a toolchain may end like the hash of an extra key.
+    their_toolchain, their_salt = (toolchain, "") if theirs.build == toolchain else split_build(theirs.build)
+    pairs = {
+        "library": (wanted.library, theirs.library),
+        "arch": (wanted.archs, theirs.archs),
+        "toolchain": (toolchain, their_toolchain),
+    }
+    found = [_unlike(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
     if their_salt != salt:
-        found.append(Difference(abi.ENV_EXTRA_CACHE_KEY, salt and "set", their_salt and f"another (hash {their_salt})"))
-    if other.digest != wanted.digest:
+        found.append(_unlike(abi.ENV_EXTRA_CACHE_KEY, salt and "set", their_salt and f"another (hash {their_salt})"))
+    if theirs.digest != wanted.digest:
         found.append(_digest_difference(manifest, entry, other))
-    return tuple(found)
+    return found
 
 
-def _split_build(build: str, toolchain: str) -> tuple[str, str]:
-    """Return (toolchain, hash of the extra key). The name of a toolchain may end like such a
-    hash."""
-    return (build, "") if build == toolchain else split_build(build)
+def _unlike(ingredient: str, wanted: str, found: str) -> str:
+    return f"{ingredient}: wanted {visible(wanted) or 'none'}, it has {visible(found) or 'none'}"
 
 
-def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> Difference:
+def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> str:
     blob = next(b for b in manifest.blobs if b.name == entry.name)
-    command = read_command(other.log)
+    command = read_command(log_of(other.path))
     if command is None:
-        return Difference("source, headers or flags", "", "the entry has no log that says which")
-    archs = entry.shown_arch if other.archs == entry.shown_arch.replace("-", "_") else other.archs
+        return "source, headers or flags (the entry has no log that says which)"
+    archs = entry.shown_arch if other.at.archs == entry.shown_arch.replace("-", "_") else other.at.archs
     ours, theirs = compare_commands(manifest.recipes[blob.recipe], blob.source, archs.split("+"), command)
     if ours or theirs:
-        return Difference("flags", shlex.join(ours) or "without them", shlex.join(theirs) or "without them")
-    return Difference("source or headers", "", "the commands are the same")
+        return _unlike("flags", shlex.join(ours) or "without them", shlex.join(theirs) or "without them")
+    return "source or headers (the commands are the same)"
 
 
 def read_command(log: Path) -> list[str] | None:
@@ -169,43 +154,26 @@ def compare_commands(
     theirs: list[str] = []
     for tag, a, b, c, d in difflib.SequenceMatcher(a=wanted, b=normal, autojunk=False).get_opcodes():
         if tag != "equal":
-            ours += [_shown(w) for w in wanted[a:b]]
+            ours += [_PLACEHOLDERS.sub("...", w) for w in wanted[a:b]]
             theirs += command[c:d]
     return ours, theirs
 
 
 def _pattern(word: str, base: str) -> re.Pattern[str]:
-    parts = re.split("(" + "|".join(map(re.escape, _STANDS_FOR)) + ")", word)
+    parts = _PLACEHOLDERS.split(word)
     stands_for = _STANDS_FOR | {abi.PH_SOURCE: f"{_IN_BUNDLE}.*/{re.escape(base)}"}
     return re.compile("".join(stands_for.get(p) or re.escape(p) for p in parts), re.DOTALL)
 
 
-def _shown(word: str) -> str:
-    for placeholder in _STANDS_FOR:
-        word = word.replace(placeholder, "...")
-    return word
+def installed_packs(rt: Path, library: Path, env: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the packs that are installed beside `library`, as the runtime finds them: the `name`
+    and `version` of each distribution, the `root` of the cache in it, and the `problem` because of
+    which its entries are not used, an empty string if it was made for this build."""
+    out = proc.check("looking for packs", rt_words(rt, "packs", library, ()), env=env).stdout
+    return [json.loads(line) for line in out.splitlines()]
 
 
-def render(explanation: Explanation, now: float) -> str:
-    """Return the explanation for people."""
-    e = explanation
-    head = f"{visible(e.entry.name)} for {visible(e.entry.shown_arch)}"
-    if e.entry.cached:
-        same = [f"  same text   {visible(str(o.path))}" for o in e.same_text]
-        return "\n".join([f"{head}: hit", f"  entry       {visible(str(e.entry.path))}", *same])
-    lines = [f"{head}: miss", f"  looked for  {visible(str(e.entry.path))}"]
-    if e.problem:
-        lines.append(f"  exists, but is not used: {e.problem}")
-    elif e.nearest is None:
-        lines.append("  the cache has no entry for this blob")
-    else:
-        age = show_seconds(max(0, round(now - e.nearest.made)))
-        lines.append(f"  nearest     {visible(str(e.nearest.path))}, {age} old")
-        lines += [f"  differs in  {_render_difference(d)}" for d in e.differences]
-    return "\n".join(lines)
-
-
-def _render_difference(d: Difference) -> str:
-    if d.ingredient in ("source or headers", "source, headers or flags"):
-        return f"{d.ingredient} ({d.found})"
-    return f"{d.ingredient}: wanted {visible(d.wanted) or 'none'}, it has {visible(d.found) or 'none'}"
+def render_pack(pack: Mapping[str, str], entry: Path) -> str:
+    """Return a line about a pack for people who ask for `entry`."""
+    has = "has the entry" if entry.is_relative_to(pack["root"]) else "does not have it"
+    return f"  pack        {pack['problem'] or ' '.join((visible(pack['name']), visible(pack['version']), has))}"

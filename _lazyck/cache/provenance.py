@@ -2,13 +2,13 @@
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from _lazyck.cache.share import Messages, Share, open_remote
+from _lazyck.cache.transfer import open_remote
 from _lazyck.directory import RefusedError, opened_in
 from _lazyck.prebuild.entries import Entry
-from _lazyck.remote import EntryName, Listener
+from _lazyck.remote import EntryName
 from _lazyck.remote.provenance import Provenance
 from _lazyck.visible import visible
 
@@ -23,28 +23,25 @@ class Origin:
     problem: str = ""
 
 
-def find(share: Share, found: Sequence[Entry]) -> list[Origin]:
+def find(env: Mapping[str, str], found: Sequence[Entry]) -> list[Origin]:
     """Return who made the entries that the cache has. Raises `LazyckError` if there is no
     remote."""
-    skipped = Messages()
-    remote = open_remote(share.env, Listener(skipped=skipped.add))
+    skipped: list[str] = []
+    remote = open_remote(env, skipped.append)
     origins = []
     for entry in found:
         name = EntryName(entry.key, entry.place)
-        sha256 = _sha256(entry) if entry.cached else ""
+        sha256 = ""
+        if entry.cached:
+            with contextlib.suppress(OSError, RefusedError), opened_in(entry.root, entry.path) as file:
+                sha256 = hashlib.sha256(file.read()).hexdigest()
         if not sha256:
             origins.append(Origin(entry, problem="the cache does not have it"))
             continue
         provenance = remote.provenance(name, sha256)
-        why = [*remote.problems_of(name), *skipped.texts, "no remote has a provenance signed by a key of LAZYCK_TRUST"]
+        why = [*remote.problems_of(name), *skipped, "no remote has a provenance signed by a key of LAZYCK_TRUST"]
         origins.append(Origin(entry, provenance, "" if provenance else why[0]))
     return origins
-
-
-def _sha256(entry: Entry) -> str:
-    with contextlib.suppress(OSError, RefusedError), opened_in(entry.root, entry.path) as file:
-        return hashlib.sha256(file.read()).hexdigest()
-    return ""
 
 
 def render(origins: Sequence[Origin]) -> str:

@@ -2,7 +2,8 @@
 byte for byte."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +12,12 @@ from _lazyck.directory import opened_in
 from _lazyck.errors import FormatError, LazyckError
 from _lazyck.manifest import Recipe
 from _lazyck.postbuild.objects.elf import ElfImage
-from _lazyck.prebuild import local, output, plan
+from _lazyck.prebuild import output, plan
 from _lazyck.prebuild.blob_names import Selection, part_of
-from _lazyck.prebuild.compilers import local_compiler
-from _lazyck.prebuild.entries import Entry, all_entries
+from _lazyck.prebuild.entries import Entry, all_entries, local_compiler
 from _lazyck.prebuild.listing import by_kernel
-from _lazyck.prebuild.progress import Reporter
+from _lazyck.prebuild.progress import reporter
+from _lazyck.prebuild.run import Local, Request
 from _lazyck.quantities import counted
 from _lazyck.visible import visible
 
@@ -33,28 +34,15 @@ class Proof:
     why: str = ""
 
 
-def with_parts(library: Path, chosen: Selection, archs: str, env: Mapping[str, str]) -> Selection:
-    """Return the selection, followed by the host units and kernels of those of its blobs that are
-    compiled in parts."""
-    hosts = [part_of(b, f"{b.name}.host") for b in chosen.blobs if b.units]
-    known = {b.name for b in chosen.blobs}
-    kernels = [b for b in by_kernel(library, chosen, archs, env).blobs if b.name not in known]
-    return Selection(chosen.manifest, (*chosen.blobs, *hosts, *kernels))
-
-
-def prove(
-    rt: Path,
-    library: Path,
-    chosen: Selection,
-    archs: str,
-    env: Mapping[str, str],
-    parallel: int,
-    reporter: Callable[[int], Reporter],
-) -> list[Proof]:
+def prove(rt: Path, library: Path, chosen: Selection, archs: str, env: Mapping[str, str], parallel: int) -> list[Proof]:
     """Compile again what the caches that `env` names have of the chosen blobs. The compiles run
     without remotes, other caches and a launcher, which could have the results. Raises
     `LazyckError`."""
-    chosen = with_parts(library, chosen, archs, env)
+    # Blobs that are compiled in parts are followed by their host units and kernels.
+    hosts = [part_of(b, f"{b.name}.host") for b in chosen.blobs if b.units]
+    known = {b.name for b in chosen.blobs}
+    kernels = [b for b in by_kernel(library, chosen, archs, env).blobs if b.name not in known]
+    chosen = Selection(chosen.manifest, (*chosen.blobs, *hosts, *kernels))
     cached = [e for e in all_entries(rt, library, chosen, archs, env) if e.cached]
     recipes = {b.name: chosen.manifest.recipes[b.recipe] for b in chosen.blobs}
     hindrances = {r: hindrance(r, env) for r in dict.fromkeys(recipes[e.name] for e in cached)}
@@ -63,14 +51,19 @@ def prove(
     with tempfile.TemporaryDirectory(prefix="lazyck-rebuild-") as made:
         own = {k: v for k, v in env.items() if k not in (abi.ENV_REMOTE, abi.ENV_LAUNCHER)}
         own = output.environment_of(Path(made), own) | {abi.ENV_TEXT_KEYS: "0", abi.ENV_PREAMBLES: "0"}
-        options = local.BuildOptions(parallel, again=True)
-        done = local.build(rt, library, plan.Plan(tuple(cached), jobs), options, own, reporter(len(jobs)))
+        request = Request(library, chosen.manifest, plan.Plan(tuple(cached), jobs), own, reporter(len(jobs)))
+        done = Local(rt, request, parallel, again=True).build()
         if done.is_interrupted:
             raise KeyboardInterrupt
         failed = {f.job.entry.path: f"it does not compile: {f.error}" for f in done.failures}
         for job in jobs:
             e = job.entry
-            proofs[e.path] = Proof(e, IMPOSSIBLE, failed[e.path]) if e.path in failed else _compare(e, Path(made))
+            if e.path in failed:
+                proofs[e.path] = Proof(e, IMPOSSIBLE, failed[e.path])
+                continue
+            with opened_in(e.root, e.path) as there, opened_in(Path(made), Path(made) / e.relative) as here:
+                why = first_difference(there.read(), here.read())
+            proofs[e.path] = Proof(e, DIFFERS if why else PROVED, why)
     return [proofs[e.path] for e in cached]
 
 
@@ -86,12 +79,6 @@ def hindrance(recipe: Recipe, env: Mapping[str, str]) -> str:
     return ""
 
 
-def _compare(entry: Entry, made: Path) -> Proof:
-    with opened_in(entry.root, entry.path) as there, opened_in(made, made / entry.relative) as here:
-        why = first_difference(there.read(), here.read())
-    return Proof(entry, DIFFERS if why else PROVED, why)
-
-
 def first_difference(there: bytes, here: bytes) -> str:
     """Return the first part in which an entry differs from what was compiled here, or an empty
     string. In the trailer, only the key counts: the rest follows from the library, and whether the
@@ -102,7 +89,8 @@ def first_difference(there: bytes, here: bytes) -> str:
     if there[: -trailer.SIZE] == here[: -trailer.SIZE]:
         return ""
     try:
-        old, new = (_parts(data) for data in (there, here))
+        images = [ElfImage(data, "the entry") for data in (there, here)]
+        old, new = ({s.name: image.content(s) for s in image.sections if s.name} for image in images)
     except FormatError as e:
         return e.message
     changed = [n for n in old if n in new and old[n] != new[n]]
@@ -119,11 +107,6 @@ def first_difference(there: bytes, here: bytes) -> str:
     return f"the section {changed[0]} ({what}){others}"
 
 
-def _parts(data: bytes) -> dict[str, bytes]:
-    image = ElfImage(data, "the entry")
-    return {s.name: image.content(s) for s in image.sections if s.name}
-
-
 def render(proofs: Sequence[Proof]) -> str:
     """Return a line for each entry that is not proved, and counts."""
     words = {DIFFERS: "differs in", IMPOSSIBLE: "cannot be compiled again:"}
@@ -132,17 +115,11 @@ def render(proofs: Sequence[Proof]) -> str:
         for p in proofs
         if p.why
     ]
-    return "\n".join([*lines, _counts(proofs)])
-
-
-def _counts(proofs: Sequence[Proof]) -> str:
-    def count(state: str) -> int:
-        return sum(p.state == state for p in proofs)
-
-    parts = [f"proved {counted(count(PROVED), 'entry', 'entries')}"]
-    parts += [f"{count(DIFFERS)} differ"] if count(DIFFERS) else []
-    parts += [f"{count(IMPOSSIBLE)} cannot be compiled again"] if count(IMPOSSIBLE) else []
-    return ", ".join(parts)
+    count = Counter(p.state for p in proofs)
+    parts = [f"proved {counted(count[PROVED], 'entry', 'entries')}"]
+    parts += [f"{count[DIFFERS]} differ"] if count[DIFFERS] else []
+    parts += [f"{count[IMPOSSIBLE]} cannot be compiled again"] if count[IMPOSSIBLE] else []
+    return "\n".join([*lines, ", ".join(parts)])
 
 
 def to_json(proofs: Iterable[Proof]) -> list[dict[str, str]]:

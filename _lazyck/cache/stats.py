@@ -1,7 +1,9 @@
 """What a cache holds and what it has saved: sums over its entries and its history."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from _lazyck.abi import archs_in_name
 from _lazyck.cache.entries import Holdings
@@ -60,16 +62,15 @@ def add_up(
     """
     took = known.with_events(events)
     counting = [e for e in events if e.start + e.seconds >= zeroed]
-    sizes: dict[tuple[str, str], list[int]] = {}
+    sizes: dict[tuple[str, str], list[int]] = defaultdict(list)
     for entry in holdings.entries:
-        sizes.setdefault((entry.library, entry.archs), []).append(entry.size)
-    happened: dict[tuple[str, str], list[Event]] = {}
+        sizes[entry.at.library, entry.at.archs].append(entry.size)
+    happened: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in counting:
-        happened.setdefault((event.library, archs_in_name(event.arch)), []).append(event)
-    keys = sorted({*sizes, *happened})
+        happened[event.library, archs_in_name(event.arch)].append(event)
     return Stats(
-        total=_sums([size for each in sizes.values() for size in each], counting, took),
-        shares=tuple((*key, _sums(sizes.get(key, ()), happened.get(key, ()), took)) for key in keys),
+        total=_sums([entry.size for entry in holdings.entries], counting, took),
+        shares=tuple((*key, _sums(sizes[key], happened[key], took)) for key in sorted({*sizes, *happened})),
         preambles=len(holdings.preambles),
         preamble_bytes=sum(holdings.preambles),
         used_bytes=holdings.used_bytes,
@@ -107,10 +108,9 @@ def render(stats: Stats, now: float) -> str:
             lines.append(f"  {visible(library)} for {visible(arch)}: {count}, {show_size(s.bytes)}")
     if stats.preambles:
         lines.append(f"preambles {stats.preambles}, {show_size(stats.preamble_bytes)}")
-    share = (
-        f"{100 * stats.used_bytes / stats.max_bytes:.0f} % of {show_size(stats.max_bytes)}" if stats.max_bytes else ""
-    )
-    lines.append(f"limit     {share or 'none'}, {show_size(stats.used_bytes)} used, logs included")
+    most = stats.max_bytes
+    share = f"{100 * stats.used_bytes / most:.0f} % of {show_size(most)}" if most else "none"
+    lines.append(f"limit     {share}, {show_size(stats.used_bytes)} used, logs included")
     if not stats.since:
         return "\n".join([*lines, "history   none"])
     asked = total.hits + total.fetched + total.misses
@@ -132,3 +132,55 @@ def to_json(stats: Stats) -> dict[str, object]:
     raw = asdict(stats)
     shares = [{"library": library, "arch": arch, **asdict(sums)} for library, arch, sums in stats.shares]
     return {**raw.pop("total"), **raw, "shares": shares}
+
+
+# The metrics of a library and arch: each with its field of `Sums`, and its help. Names of counters,
+# which only grow, end in `_total`. docs/operating.md says what a change of each metric means.
+METRICS = {
+    "lazyck_cache_entries": ("entries", "Compiled blobs in the cache."),
+    "lazyck_cache_entry_bytes": ("bytes", "Bytes of the compiled blobs in the cache."),
+    "lazyck_cache_hits_total": ("hits", "Blobs loaded from the cache."),
+    "lazyck_cache_fetched_total": ("fetched", "Blobs loaded from a remote cache."),
+    "lazyck_cache_misses_total": ("misses", "Blobs that were compiled because no cache had them."),
+    "lazyck_cache_failures_total": ("failures", "Compiles, waits and loads that failed."),
+    "lazyck_cache_waits_total": ("waits", "Waits for another process's compile or for a compile slot."),
+    "lazyck_cache_compile_seconds_total": ("seconds_spent", "Time spent compiling."),
+    "lazyck_cache_saved_seconds_total": ("seconds_saved", "Compile time that loads from a cache saved."),
+    "lazyck_cache_wait_seconds_total": ("seconds_waited", "Time spent waiting."),
+}
+
+
+def render_metrics(stats: Stats, cache: Path) -> str:
+    """Return all metrics, each with HELP and TYPE, in the text format of Prometheus, for the
+    textfile collector of its node_exporter.
+
+    The label `cache` tells several caches of a host apart. A metric without a value (a limit, a
+    history) has no line.
+    """
+    lines = []
+    own = _label("cache", str(cache))
+    for name, (field, text) in METRICS.items():
+        lines += _head(name, text)
+        for library, arch, sums in stats.shares:
+            labels = ",".join([own, _label("library", library), _label("arch", arch)])
+            lines.append(f"{name}{{{labels}}} {getattr(sums, field)!r}")
+    for name, text, value in (
+        ("lazyck_cache_preambles", "Precompiled preambles in the cache.", stats.preambles),
+        ("lazyck_cache_preamble_bytes", "Bytes of the precompiled preambles.", stats.preamble_bytes),
+        ("lazyck_cache_used_bytes", "Bytes on disk that count towards the limit.", stats.used_bytes),
+        ("lazyck_cache_limit_bytes", "LAZYCK_CACHE_MAXSIZE.", stats.max_bytes or None),
+        ("lazyck_cache_since_timestamp_seconds", "When the counters began to count.", stats.since or None),
+    ):
+        if value is not None:
+            lines += [*_head(name, text), f"{name}{{{own}}} {value!r}"]
+    return "\n".join(lines)
+
+
+def _head(name: str, text: str) -> list[str]:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+
+def _label(name: str, value: str) -> str:
+    escaped = visible(value).replace("\\", r"\\").replace('"', r"\"")
+    return f'{name}="{escaped}"'

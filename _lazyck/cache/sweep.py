@@ -12,31 +12,13 @@ from typing import Any
 
 from _lazyck import abi, proc
 from _lazyck.errors import CommandError, LazyckError
-from _lazyck.layout import ENTRY, Place
-from _lazyck.manifest import Manifest
+from _lazyck.layout import Place
 from _lazyck.postbuild.objects.elf import read_shared
+from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.prebuild import blob_names
-from _lazyck.prebuild.entries import all_entries, listed
+from _lazyck.prebuild.entries import all_entries, listed, tool
 from _lazyck.quantities import counted, show_size
 from _lazyck.visible import visible
-
-
-@dataclass(frozen=True)
-class Verified:
-    """All entries of a cache, each with its path and what is wrong with it, an empty string if
-    nothing is."""
-
-    entries: tuple[tuple[str, str], ...]
-
-    @property
-    def problems(self) -> list[tuple[str, str]]:
-        """The entries and directories with a problem."""
-        return [(path, problem) for path, problem in self.entries if problem]
-
-    @property
-    def damaged(self) -> list[str]:
-        """The entries with a problem, without directories that were skipped."""
-        return [path for path, _ in self.problems if path.endswith(ENTRY)]
 
 
 @dataclass(frozen=True)
@@ -54,59 +36,50 @@ class Trimmed:
     removed_texts: int = 0
 
 
-def verify(rt: Path, cache: Path, env: Mapping[str, str]) -> Verified:
-    """Read every entry in full. Raises `CommandError` if that cannot be done."""
-    what, argv = "verifying the cache", [str(rt), "verify", str(cache)]
-    result = proc.run(argv, env=env)
-    rows = _rows(what, argv, result)
-    found = tuple((str(r.get("path", "")), str(r.get("problem") or "")) for r in rows)
-    if result.status not in (0, 1) or (result.status == 1 and not any(problem for _, problem in found)):
-        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
-    return Verified(found)
+def verify(cache: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Read every entry in full. Return the paths of all entries, and of directories that were
+    skipped, each with what is wrong with it: an empty string if nothing is. Raises `CommandError`
+    if that cannot be done."""
+    result, rows, error = _run("verifying the cache", [str(tool(env)), "verify", str(cache)], env)
+    found = {str(r.get("path", "")): str(r.get("problem") or "") for r in rows}
+    if result.status not in (0, 1) or (result.status == 1 and not any(found.values())):
+        raise error
+    return found
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What a library expects of the entries of a blob, for any archs. `directory` is the library's
-    directory below `v1`, and `name` is the file name of the entries."""
-
-    library: Path
-    directory: str
-    name: str
-    symbols: tuple[str, ...]
+Expected = dict[tuple[str, str], tuple[Path, Sequence[str]]]
 
 
-def expected_symbols(rt: Path, library: Path, manifest: Manifest, env: Mapping[str, str]) -> list[Expected]:
-    """Return one for each blob of a lazy library, or of a manifest file. Raises `LazyckError`."""
-    everything = blob_names.select(manifest, [], True)
-    symbols = {b.name: b.symbols for b in manifest.blobs}
-    return [
-        Expected(library, Place.of(e.path).library, e.path.name, tuple(symbols[e.name]))
-        for e in all_entries(rt, library, everything, "", env)
-    ]
+def expected_symbols(libraries: Iterable[Path], env: Mapping[str, str]) -> Expected:
+    """Return what lazy libraries (or manifest files) expect of the entries of their blobs, for any
+    archs: the library and the symbols, by the library's directory below `v1` and the name of the
+    file. Raises `LazyckError`."""
+    wanted: Expected = {}
+    for library in libraries:
+        manifest = read_manifest(library)
+        symbols = {b.name: b.symbols for b in manifest.blobs}
+        for e in all_entries(tool(env), library, blob_names.select(manifest, [], True), "", env):
+            wanted[Place.of(e.path).library, e.path.name] = library, symbols[e.name]
+    return wanted
 
 
-def check_symbols(verified: Verified, expected: Iterable[Expected]) -> Verified:
-    """Return `verified` with a problem added for each whole entry that lacks a symbol which a
-    library expects."""
-    wanted = {(e.directory, e.name): e for e in expected}
+def check_symbols(found: Mapping[str, str], wanted: Expected) -> dict[str, str]:
+    """Return what `verify` found, with a problem added for each whole entry that lacks a symbol
+    which a library expects."""
 
-    def problem_of(path: str, problem: str) -> str:
+    def problem_of(path: str) -> str:
         place = Place.of(Path(path))
-        one = wanted.get((place.library, place.name))
-        if problem or one is None:
-            return problem
+        library, symbols = wanted.get((place.library, place.name), (None, ()))
         try:
-            missing = [s for s in one.symbols if s not in read_shared(path).defined]
+            missing = [s for s in symbols if s not in read_shared(path).defined]
         except LazyckError as e:
             return e.message
-        return f"it does not define '{missing[0]}', which {one.library} expects of it" if missing else ""
+        return f"it does not define '{missing[0]}', which {library} expects of it" if missing else ""
 
-    return Verified(tuple((path, problem_of(path, problem)) for path, problem in verified.entries))
+    return {path: problem or problem_of(path) for path, problem in found.items()}
 
 
 def trim(
-    rt: Path,
     cache: Path,
     max_size: int | None,
     older_than: int | None,
@@ -120,39 +93,43 @@ def trim(
     With `only`, just the entries of these paths, and the entries in the directories of these paths,
     are considered. Raises `CommandError`.
     """
-    what, argv = "trimming the cache", [str(rt), "trim", str(cache)]
+    argv = [str(tool(env)), "trim", str(cache)]
     argv += ["--max-size", str(max_size)] if max_size is not None else []
     argv += ["--older-than", str(older_than)] if older_than is not None else []
     argv += ["--dry-run"] if dry_run else []
     with contextlib.ExitStack() as stack:
         argv += stack.enter_context(listed(only, "--only")) if only is not None else []
-        result = proc.run(argv, env=env)
-    rows = _rows(what, argv, result)
+        result, rows, error = _run("trimming the cache", argv, env)
     if result.status != 0 or not rows or "kept" not in rows[-1]:
-        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
+        raise error
     sys.stderr.write(result.stderr)  # warnings about directories that were skipped
     total = {f.name: int(rows[-1].get(f.name, 0)) for f in fields(Trimmed)[1:]}
     return Trimmed(tuple(str(r.get("path", "")) for r in rows[:-1]), **total)
 
 
-def _rows(what: str, argv: Sequence[str], result: proc.Result) -> list[dict[str, Any]]:
+def _run(
+    what: str, argv: Sequence[str], env: Mapping[str, str]
+) -> tuple[proc.Result, list[dict[str, Any]], CommandError]:
+    """Return the result, the rows that the command printed, and the error to raise if they make no
+    sense."""
+    result = proc.run(argv, env=env)
+    error = CommandError(what, argv, result.status, result.stdout + result.stderr)
     try:
         rows = [json.loads(line) for line in result.stdout.splitlines()]
-    except ValueError:
-        rows = [None]
+    except ValueError as e:
+        raise error from e
     if not all(isinstance(r, dict) for r in rows):
-        raise CommandError(what, argv, result.status, result.stdout + result.stderr)
-    return rows
+        raise error
+    return result, rows, error
 
 
-def render_verified(verified: Verified, removed: Sequence[str]) -> str:
+def render_verified(found: Mapping[str, str], removed: Sequence[str]) -> str:
     """Return a line for each problem, and counts. `removed` are entries with a problem that are
     gone."""
-    problems = verified.problems
-    lines = [f"{visible(path)}: {visible(problem)}" for path, problem in problems]
-    count = counted(len(verified.entries), "entry", "entries")
+    lines = [f"{visible(path)}: {visible(problem)}" for path, problem in found.items() if problem]
     gone = f", {len(removed)} removed" if removed else ""
-    return "\n".join([*lines, f"{count}, {len(problems)} with a problem{gone}" if problems else f"{count}, all whole"])
+    end = f"{len(lines)} with a problem{gone}" if lines else "all whole"
+    return "\n".join([*lines, f"{counted(len(found), 'entry', 'entries')}, {end}"])
 
 
 def removal(cache: Path, libraries: Iterable[Path]) -> str:

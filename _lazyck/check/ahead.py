@@ -15,10 +15,10 @@ from _lazyck import proc
 from _lazyck.command import CompileCommand
 from _lazyck.errors import CommandError
 from _lazyck.postbuild import state
-from _lazyck.postbuild.link import project_link, relink
-from _lazyck.postbuild.link.project_link import FOLDER, archive_name, object_name
+from _lazyck.postbuild.link import relink
+from _lazyck.postbuild.link.words import FOLDER, load_ahead
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.own_command import compile_one, writing_to
+from _lazyck.postbuild.probe.group import compile_one, writing_to
 from _lazyck.toolchains import by_name
 
 _HEARTBEAT = 10.0  # seconds between two messages about progress
@@ -38,16 +38,6 @@ class Unit:
 
     blob: CompileCommand
     object: Path
-
-
-@dataclass(frozen=True)
-class Member:
-    """One member of an archive that is made anew: the units of the blobs in it, or its content if
-    it holds other code."""
-
-    name: str
-    content: bytes
-    units: tuple[Unit, ...]
 
 
 @dataclass(frozen=True)
@@ -89,43 +79,48 @@ class AheadOfTime:
 
     def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
         self.directory, self.env = directory, env
-        self.state, self.project = state.load(directory), project_link.load(directory)
+        self.state, self.project = state.load(directory), load_ahead(directory)
         self.folder = directory / FOLDER
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
-        direct = [Unit(blob, self.folder / object_name(n)) for n, blob in enumerate(self.project.records)]
+        direct = [Unit(blob, self.folder / f"{n}.o") for n, blob in enumerate(self.project.records)]
         self._archives = [self._read_archive(n, name) for n, name in enumerate(self.project.archives)]
-        self.units = (*direct, *(unit for members in self._archives for m in members for unit in m.units))
+        self.units = (*direct, *(m for members in self._archives for m in members if isinstance(m, Unit)))
 
-    def remove(self) -> None:
-        """Remove everything that was made."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _read_archive(self, number: int, copy: str) -> list[Member]:
+    def _read_archive(self, number: int, copy: str) -> list[Unit | Path]:
+        """Return what is in an archive that is made anew: the units of its blobs, and files, which
+        are written, with its other code."""
         path = self.directory / "objects" / copy
-        members = []
+        members: list[Unit | Path] = []
         for i, (name, content) in enumerate(elf.members(path)):
             records = elf.records_in(content, f"{path}({name})")
-            at = self.folder / f"archive{number}" / str(i)
-            units = tuple(Unit(blob, at / str(k) / (Path(name).name or "x.o")) for k, blob in enumerate(records))
-            is_real = not elf.ElfImage(content, str(path)).is_deferred if records else True
-            members.append(Member(name, content if is_real else b"", units))
+            at, base = self.folder / f"archive{number}" / str(i), Path(name).name or "x.o"
+            if not records or not elf.ElfImage(content, str(path)).is_deferred:
+                members.append(at / "own" / base)
+                (at / "own").mkdir(parents=True)
+                (at / "own" / base).write_bytes(content)
+            members += [Unit(blob, at / str(k) / base) for k, blob in enumerate(records)]
         return members
 
     def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
         """Compile the units of the sample, `jobs` at a time. Progress is reported to `say`."""
         chosen = spread(len(self.units), sample.blobs)
-        deadline = math.inf if sample.seconds is None else time.monotonic() + sample.seconds
-        progress = _Progress(len(chosen), say)
+        begun = said = time.monotonic()
+        deadline = math.inf if sample.seconds is None else begun + sample.seconds
+        ended = 0
 
         def one(index: int) -> CommandError | bool | None:
+            nonlocal ended, said
             if time.monotonic() > deadline:
                 return False
             unit = self.units[index]
             unit.object.parent.mkdir(parents=True, exist_ok=True)
             more = by_name(unit.blob.call.toolchain).host_only
             done = compile_one(unit.blob, unit.object, self.env, more)
-            progress.step()
+            ended, now = ended + 1, time.monotonic()
+            if now - said >= _HEARTBEAT and ended < len(chosen):
+                said, left = now, (now - begun) / ended * (len(chosen) - ended)
+                say(f"check: {ended} of {len(chosen)} blobs compiled, about {left:.0f} s left")
             if done.status == 0:
                 return None
             what, argv = f"{unit.blob.source}: compiled ahead of time", [*writing_to(unit.blob, unit.object), *more]
@@ -158,16 +153,10 @@ class AheadOfTime:
         relink.relink(replace(self.state, words=tuple(words)), self.directory, [], cwd, self.env)
         return self.folder / self.state.file_name
 
-    def _make_archive(self, number: int, members: Sequence[Member], have: set[str]) -> None:
-        files = []
-        for i, member in enumerate(members):
-            if member.content:
-                at = self.folder / f"archive{number}" / str(i) / "own" / (Path(member.name).name or "x.o")
-                at.parent.mkdir(parents=True, exist_ok=True)
-                at.write_bytes(member.content)
-                files.append(str(at))
-            files += [str(unit.object) for unit in member.units if str(unit.object) in have]
-        target = self.folder / archive_name(number)
+    def _make_archive(self, number: int, members: Sequence[Unit | Path], have: set[str]) -> None:
+        objects = [(m, str(m.object if isinstance(m, Unit) else m)) for m in members]
+        files = [path for m, path in objects if isinstance(m, Path) or path in have]
+        target = self.folder / f"{number}.a"
         target.unlink(missing_ok=True)
         query = [*self.state.runtime_compiler, "-print-prog-name=ar"]
         archiver = proc.run(query, env=self.env).stdout.strip() or "ar"
@@ -192,19 +181,3 @@ def spread(number: int, wanted: int | None) -> list[int]:
     bits = max(1, (number - 1).bit_length())
     order = sorted(range(number), key=lambda i: format(i, f"0{bits}b")[::-1])
     return order if wanted is None else order[:wanted]
-
-
-class _Progress:
-    """Reports now and then how many compiles are done, and the time left at that speed."""
-
-    def __init__(self, number: int, say: Callable[[str], None]) -> None:
-        self._number, self._say, self._done = number, say, 0
-        self._begun = self._said = time.monotonic()
-
-    def step(self) -> None:
-        self._done += 1
-        now = time.monotonic()
-        if now - self._said >= _HEARTBEAT and self._done < self._number:
-            self._said = now
-            left = (now - self._begun) / self._done * (self._number - self._done)
-            self._say(f"check: {self._done} of {self._number} blobs compiled, about {left:.0f} s left")

@@ -3,14 +3,64 @@ read from both."""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from _lazyck import abi
-from _lazyck.check.kinds import KINDS
 from _lazyck.check.objects import BlobObject, Defined
-from _lazyck.check.offered import Export, Offered
+from _lazyck.check.offered import Offered
 from _lazyck.postbuild.cxx.mangled import is_private
+from _lazyck.postbuild.objects.elf import Symbol
+
+# What can differ, each with a phrase that describes each symbol or entry to somebody who knows
+# nothing of lazyck's internals. These make a check fail.
+FAILING = {
+    "lost": "exported ahead of time, but missing in the lazy library: programs that use it neither link nor load",
+    "internal": "exported ahead of time, but internal to the lazy library: programs that use it do not load",
+    "undefined": "defined ahead of time, but undefined in the lazy library, which needs it from another one",
+    "added": "exported by the lazy library only: it can take the place of another library's symbol",
+    "runtime": "exported by lazyck's runtime: it can take the place of another library's symbol",
+    "version": "of another symbol version: programs that were linked with the other library do not find it",
+    "type": "of another type",
+    "visibility": "of another visibility: a program's own definition of it takes effect in one library only",
+    "binding": "of another binding: weak, global or unique",
+    "size": "data of another size: a program linked with one library has no room for the other's",
+    "alias": "one function under two names ahead of time, but two functions lazily: their addresses differ",
+    "copies": "one variable ahead of time, but several lazily: what one part writes, another does not see",
+    "hollow": "a stub whose function no blob defines: calling it is an error",
+    "versioned": "given a version by its source, which the library of a lazy blob cannot have: calling it fails",
+    "start-up": (
+        "run or used when the ahead-of-time library is loaded, but lazily when a function of its file is called"
+    ),
+    "needed-lost": "needed ahead of time only (DT_NEEDED): its symbols and start-up code may be missing",
+    "needed-added": "needed by the lazy library only (DT_NEEDED): it must be present wherever that is used",
+    "needed-order": "searched in another order: which library's symbol wins may differ",
+    "entry": "different in the dynamic section",
+    "code": "run when the ahead-of-time library is loaded or unloaded, but not with the lazy one",
+    "flag": "a flag for the loader that only one of the two libraries has",
+    "version-name": "the name of a symbol version that only one of the two libraries defines",
+}
+# These are by design and only counted: `docs/check.md` says why no program can tell, or
+# `docs/limits.md` says what it costs.
+BY_DESIGN = {
+    "own": "an entry point of lazyck's own, see lazyck.h",
+    "hidden": "hidden ahead of time, but exported lazily, since blobs must find it",
+    "program": "exported by the lazy program only, since its blobs must find it",
+    "handle": "the handle of a kernel that only its own blob launches",
+    "device": "the compiler's own mark of a file with device code, which is in its blob",
+    "vague": "emitted by every file that uses it (inline, instantiated implicitly): nobody lacks it",
+    "vague-state": (
+        "a variable that every file which uses it has (inline, instantiated implicitly): a program that uses it has "
+        "its own"
+    ),
+    "stub-binding": "weak ahead of time, but its stub is global: the loader does not tell them apart",
+    "ifunc": "a function that chooses its code at load time (IFUNC), its stub at the first call",
+    "needed-kept": (
+        "named by the link, and kept for lazy blobs that may need it; ahead of time nothing does (DT_NEEDED)"
+    ),
+    "needed-runtime": "needed by lazyck's runtime, which is in C++ (DT_NEEDED)",
+    "soname": "a name that the lazy library gives itself, since blobs must find it by one",
+}
 
 # Symbols that linkers define, and export if a needed library mentions them.
 _BY_LINKER = frozenset({"_end", "_edata", "__bss_start", "_fini", "_init"})
@@ -36,7 +86,7 @@ class Difference:
     @property
     def fails(self) -> bool:
         """Whether a check that finds this difference fails."""
-        return KINDS[self.kind].fails
+        return self.kind in FAILING
 
     @property
     def name(self) -> str:
@@ -80,14 +130,17 @@ def compare(
                 defined[s.name], source_of[s.name] = s, blob.source
     handles = frozenset().union(*(b.handles for b in blobs))
     facts = _Facts(ahead, lazy, defined, handles, vague, whole)
-    found = [*facts.exports(), *facts.added(), *_aliases(ahead, lazy, blobs), *_copies(lazy, blobs), *_versioned(blobs)]
-    found += [
-        Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in blobs if b.start_up and not b.eager
-    ]
+    found = [*facts.exports(), *facts.added(), *_aliases(ahead, lazy, blobs), *_copies(lazy, blobs)]
+    own = [b for b in blobs if not b.eager]
+    # Versions that a blob's own assembler text gives to its symbols.
+    versioned = ((s.name, b.source) for b in own for s in b.symbols if "@" in s.name)
+    found += [Difference("versioned", *where, "a version (.symver)", "a blob") for where in versioned]
+    found += [Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in own if b.start_up]
     if whole:
         found += [*facts.undefined(), *_dynamic(ahead, lazy)]
     if whole and all(b.is_readable for b in blobs):
-        found += facts.hollow()
+        hollow = sorted(lazy.stubs - defined.keys())
+        found += [Difference("hollow", name, "", "not defined by any blob", "a stub") for name in hollow]
     named = tuple(replace(d, source=d.source or source_of.get(d.name, "")) for d in dict.fromkeys(found))
     unlike = {name for d in named if d.fails for name in d.name.split(" ")}
     counts = Counter(_sort(s, lazy, unlike) for b in blobs for s in b.symbols)
@@ -114,15 +167,15 @@ class _Facts:
     whole: bool
 
     def exports(self) -> Iterator[Difference]:
-        lazily = _by_name(self.lazy.offered.exports.values())
+        lazily = self.lazy.offered.exported
         for key, export in self.ahead.exports.items():
             if not self.whole and export.name not in self.defined:
                 continue
             if key in self.lazy.offered.exports:
-                yield from self._same_name(export, self.lazy.offered.exports[key])
+                yield from self._same_name(key, export, self.lazy.offered.exports[key])
             elif export.name in lazily:
-                others = ", ".join(sorted(e.version or "none" for e in lazily[export.name]))
-                yield Difference("version", key, "", export.version or "none", others)
+                version = key.removeprefix(export.name) or "none"
+                yield Difference("version", key, "", version, ", ".join(sorted(lazily[export.name])))
             else:
                 yield Difference(self._how_lost(export.name), key, "", described(export), "not exported")
 
@@ -137,9 +190,8 @@ class _Facts:
             return "device"
         return "handle" if name in self.handles else "lost"
 
-    def _same_name(self, ahead: Export, lazily: Export) -> Iterator[Difference]:
+    def _same_name(self, key: str, ahead: Symbol, lazily: Symbol) -> Iterator[Difference]:
         is_stub = lazily.name in self.lazy.stubs
-        key = ahead.name + ahead.version
         if ahead.type != lazily.type:
             kind = "ifunc" if is_stub and ahead.type == "IFUNC" else "type"
             yield Difference(kind, key, "", ahead.type, "FUNC (a stub)" if is_stub else lazily.type)
@@ -152,14 +204,14 @@ class _Facts:
             yield Difference("size", key, "", f"{ahead.size} bytes", f"{lazily.size} bytes")
 
     def added(self) -> Iterator[Difference]:
-        known = _by_name(self.ahead.exports.values())
+        known = self.ahead.exported
         for key, export in self.lazy.offered.exports.items():
             if export.name in _BY_LINKER:
                 continue
             if export.name in known:
                 if key not in self.ahead.exports and self.whole:
-                    others = ", ".join(sorted(e.version or "none" for e in known[export.name]))
-                    yield Difference("version", key, "", others, export.version or "none")
+                    version = key.removeprefix(export.name) or "none"
+                    yield Difference("version", key, "", ", ".join(sorted(known[export.name])), version)
                 continue
             of_blob = self.defined.get(export.name)
             if of_blob is not None and of_blob.is_hidden:
@@ -178,24 +230,12 @@ class _Facts:
     def undefined(self) -> Iterator[Difference]:
         """Yield symbols that the lazy library lacks although the ahead-of-time library has them, if
         only for itself."""
-        exported = _by_name(self.ahead.exports.values())
         for name in sorted(self.lazy.offered.undefined & self.ahead.names - self.ahead.undefined):
-            if name not in exported:
+            if name not in self.ahead.exported:
                 yield Difference("undefined", name, "", "defined, for the library itself", "undefined")
 
-    def hollow(self) -> Iterator[Difference]:
-        for name in sorted(self.lazy.stubs - self.defined.keys()):
-            yield Difference("hollow", name, "", "not defined by any blob", "a stub")
 
-
-def _by_name(exports: Iterable[Export]) -> dict[str, list[Export]]:
-    found: dict[str, list[Export]] = defaultdict(list)
-    for e in exports:
-        found[e.name].append(e)
-    return found
-
-
-def described(e: Export) -> str:
+def described(e: Symbol) -> str:
     """Describe an exported symbol in words."""
     types = {"FUNC": "function", "OBJECT": "data", "TLS": "thread-local data", "IFUNC": "function (IFUNC)"}
     size = f" of {e.size} bytes" if e.type in ("OBJECT", "TLS") else ""
@@ -204,13 +244,12 @@ def described(e: Export) -> str:
 
 def _aliases(ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
     """Yield functions of one blob that share an address ahead of time, but not lazily."""
-    exported = {e.name for e in ahead.exports.values()}
-    places = {e.name: e.place for e in lazy.offered.exports.values()}
+    places = {e.name: (e.section, e.value) for e in lazy.offered.exports.values()}
     for blob in blobs:
         groups: dict[tuple[int, int], dict[str, str]] = defaultdict(dict)
         for s in blob.symbols:
             # the place of an IFUNC is that of its resolver
-            if s.type == "FUNC" and s.size and s.name in exported and s.name in places:
+            if s.type == "FUNC" and s.size and s.name in ahead.exported and s.name in places:
                 # nobody can take the address of a constructor, so that its variants count as one
                 groups[s.place].setdefault(_VARIANT.sub(r"\1", s.name), s.name)
         for names in groups.values():
@@ -225,23 +264,15 @@ def _copies(lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
     A variable that only blobs define is shared by all of them: the runtime loads a blob behind the
     others that have any.
     """
-    exported = {e.name for e in lazy.offered.exports.values()}
     holders: dict[str, list[str]] = defaultdict(list)
     for blob in blobs:
         for s in blob.symbols:
             if s.is_state and not s.is_hidden and not blob.eager and not s.name.startswith("_ZGV"):
                 holders[s.name].append(blob.source)
     for name, sources in holders.items():
-        if name in lazy.offered.names and (name not in exported or lazy.binds_own):
+        if name in lazy.offered.names and (name not in lazy.offered.exported or lazy.binds_own):
             where = ", ".join(["the library", *sources][:4])
             yield Difference("copies", name, sources[0], "one variable", f"one in each of {where}")
-
-
-def _versioned(blobs: Sequence[BlobObject]) -> Iterator[Difference]:
-    """Yield versions that a lazy blob's own assembler text gives to its symbols."""
-    for blob in blobs:
-        names = (s.name for s in blob.symbols if "@" in s.name and not blob.eager)
-        yield from (Difference("versioned", name, blob.source, "a version (.symver)", "a blob") for name in names)
 
 
 def _dynamic(ahead: Offered, lazy: Lazy) -> Iterator[Difference]:

@@ -2,21 +2,25 @@
 compares the two."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from _lazyck import abi
 from _lazyck.check.ahead import AheadOfTime, Compiled, Sample, present
 from _lazyck.check.compare import Comparison, Lazy, compare
 from _lazyck.check.objects import read_blob_object
-from _lazyck.check.offered import read_offered, read_stubs, with_named
+from _lazyck.check.offered import read_offered, with_named
 from _lazyck.check.vague import vague_names
 from _lazyck.errors import CommandError, FormatError
+from _lazyck.manifest import decode
 from _lazyck.postbuild import state
 from _lazyck.postbuild.link import relink
-from _lazyck.postbuild.private_names import plain_name
+from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.objects.reveal import plain_name
 from _lazyck.quantities import counted
 
 
@@ -81,7 +85,7 @@ def check_library(directory: Path, request: Request, env: Mapping[str, str], say
             comparison, problem = _compare(made, compiled, request.jobs)
     finally:
         if not request.keeps:
-            made.remove()
+            shutil.rmtree(made.folder, ignore_errors=True)
     output, seconds = str(relink.output_path(st, directory)), time.monotonic() - begun
     return Checked(st.library, output, number, compiled, comparison, problem, seconds)
 
@@ -95,7 +99,8 @@ def _compare(made: AheadOfTime, compiled: Compiled, jobs: int) -> tuple[Comparis
     except CommandError as e:
         return nothing, f"it does not link ahead of time: {first_error(e)}"
     linked, link = made.directory / made.state.file_name, made.project
-    manifest = read_stubs(linked)
+    data = elf.read_section(linked, abi.MANIFEST_SECTION)  # there is none if all blobs are eager
+    manifest = decode(data, str(linked)) if data is not None else None
     stubs = frozenset(map(plain_name, manifest.functions)) if manifest else frozenset()
     binds_own = any("-Bsymbolic" in word for recipe in (manifest.recipes if manifest else ()) for word in recipe.link)
     blobs = [read_blob_object(u.object, u.blob.source, link.eager.get(u.blob.output, "")) for u in compiled.units]

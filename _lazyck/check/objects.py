@@ -7,7 +7,7 @@ from pathlib import Path
 from _lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, scopes_of
 from _lazyck.postbuild.objects import elf, kernels
 from _lazyck.postbuild.probe.preprocess import read_source
-from _lazyck.postbuild.probe.real_object import is_harmless, is_start_up
+from _lazyck.postbuild.probe.real_object import HARMLESS, START_UP
 
 _RUN_AT_LOAD = re.compile(r"\.(?:init_array|fini_array|ctors|dtors)\b")
 _WORD = re.compile(r"\w+")
@@ -87,7 +87,7 @@ def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles
     for such code count, and each function with a name that compilers give to such code.
     """
     functions = [s for s in table if s.type == "FUNC" and 0 < s.section < len(image.sections)]
-    named = [(s.section, s.value, s.value + s.size) for s in functions if is_start_up(s.name)]
+    named = [(s.section, s.value, s.value + s.size) for s in functions if START_UP.match(s.name)]
     of_main = [(s.section, s.value, s.value + s.size) for s in functions if s.name == "main"]
     found: set[str] = set()
     for i, section in enumerate(image.sections):
@@ -103,7 +103,8 @@ def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles
                 if is_there and not any(low <= offset < high for low, high in left_out):
                     found.add(table[target].name)
     found -= handles
-    wanted = {n for n in found if n and not is_harmless(n) and not is_start_up(n) and not is_of_the_standard_library(n)}
+    known = (n for n in found if n and not HARMLESS.match(n) and not START_UP.match(n))
+    wanted = {n for n in known if not is_of_the_standard_library(n)}
     words = frozenset(_WORD.findall(read_source(source))) if wanted else frozenset()
     # A variable of the source stands in namespaces that the source mentions. A variable of a header
     # may merely share its name with something in the source.

@@ -3,8 +3,10 @@ the dynamic section."""
 
 import os
 import struct
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
@@ -15,9 +17,7 @@ from elftools.elf.enums import ENUM_DT_FLAGS, ENUM_DT_FLAGS_1
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVersionSection, GNUVerSymSection
 from elftools.elf.sections import Section, StringTableSection
 
-from _lazyck import abi
 from _lazyck.errors import FormatError
-from _lazyck.manifest import Manifest, decode
 from _lazyck.postbuild.objects import elf
 
 _TEXTS = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH", "DT_AUXILIARY", "DT_FILTER")
@@ -30,35 +30,19 @@ _BASE_VERSION = 1  # a flag: such a version names the file
 
 
 @dataclass(frozen=True)
-class Export:
-    """A dynamic symbol that a library defines.
-
-    `version` is as `nm -D` shows it: "@@V" for the default of several versions, "@V" for another
-    one, an empty string without versions. `place` is the section and the value: two names with one
-    place are aliases.
-    """
-
-    name: str
-    version: str
-    binding: str
-    type: str
-    visibility: str
-    size: int
-    place: tuple[int, int]
-
-
-@dataclass(frozen=True)
 class Offered:
     """A linked library or program.
 
-    `exports` are keyed by name and version. `names` are all symbols that it defines, including
-    those for itself (unless it is stripped). `undefined` are the symbols that it needs from others,
-    and `taken` are those of them that the linker found in a needed library, as their version tells.
+    `exports` are keyed by name and version, which is as `nm -D` shows it: "@@V" for the default of
+    several versions, "@V" for another one, an empty string without versions. `names` are all
+    symbols that it defines, including those for itself (unless it is stripped). `undefined` are the
+    symbols that it needs from others, and `taken` are those of them that the linker found in a
+    needed library, as their version tells.
     `entries` are the dynamic section's tags that occur once, `code` are the kinds of start-up and
     tear-down code, and `flags` are those for the loader.
     """
 
-    exports: Mapping[str, Export]
+    exports: Mapping[str, elf.Symbol]
     names: frozenset[str]
     undefined: frozenset[str]
     taken: frozenset[str]
@@ -67,6 +51,14 @@ class Offered:
     code: frozenset[str]
     flags: frozenset[str]
     versions: frozenset[str]
+
+    @cached_property
+    def exported(self) -> dict[str, list[str]]:
+        """The versions of each exported name."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for key, e in self.exports.items():
+            found[e.name].append(key.removeprefix(e.name) or "none")
+        return dict(found)
 
 
 def read_offered(path: Path) -> Offered:
@@ -87,18 +79,12 @@ def with_named(library: Offered, named: Iterable[str]) -> Offered:
     return replace(library, taken=library.taken | (library.undefined & frozenset().union(*found)))
 
 
-def read_stubs(path: Path) -> Manifest | None:
-    """Return the manifest of a lazy library, if not all blobs are eager. Raises `FormatError`."""
-    data = elf.read_section(path, abi.MANIFEST_SECTION)
-    return None if data is None else decode(data, str(path))
-
-
 def _read(image: elf.ElfImage, file: ELFFile) -> Offered:
     sections = list(file.iter_sections())
     own, others = _version_names(sections)
     numbers = next((s.data() for s in sections if isinstance(s, GNUVerSymSection)), b"")
     versions = struct.unpack(f"<{len(numbers) // 2}H", numbers)
-    exports: dict[str, Export] = {}
+    exports: dict[str, elf.Symbol] = {}
     undefined: set[str] = set()
     taken: set[str] = set()
     for row, s in enumerate(image.symbols(dynamic=True)):
@@ -114,9 +100,7 @@ def _read(image: elf.ElfImage, file: ELFFile) -> Offered:
             continue  # this symbol stands for a version
         elif not s.hidden and index not in others:  # otherwise a program's copy of a library's variable
             at = "@" if number & _HIDDEN_VERSION else "@@"
-            version = at + own[index] if index in own else ""
-            export = Export(s.name, version, s.binding, s.type, s.visibility, s.size, (s.section, s.value))
-            exports[s.name + version] = export
+            exports[s.name + (at + own[index] if index in own else "")] = s
     names = {s.name for s in image.symbols() if s.section != 0 and s.name and s.type not in ("FILE", "SECTION")}
     tags: list[tuple[str, int]] = []
     texts: list[tuple[str, str]] = []

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from _lazyck.check.compare import Difference
-from _lazyck.check.kinds import KINDS
+from _lazyck.check.compare import BY_DESIGN, FAILING, Difference
 from _lazyck.check.library import Checked, first_error
 from _lazyck.postbuild.cxx import demangle
 from _lazyck.quantities import counted
@@ -45,7 +45,7 @@ def _library(c: Checked, texts: Mapping[str, str], *, verbose: bool) -> list[str
     by_kind: dict[str, list[Difference]] = {}
     for d in c.comparison.differences:
         by_kind.setdefault(d.kind, []).append(d)
-    for kind, differences in sorted(by_kind.items(), key=lambda item: (not KINDS[item[0]].fails, item[0])):
+    for kind, differences in sorted(by_kind.items(), key=lambda item: (item[0] in BY_DESIGN, item[0])):
         lines += _kind(kind, differences, texts, verbose=verbose)
     number = sum(d.fails for d in c.comparison.differences)
     if number:
@@ -59,21 +59,19 @@ def _library(c: Checked, texts: Mapping[str, str], *, verbose: bool) -> list[str
 
 
 def _kind(kind: str, differences: Sequence[Difference], texts: Mapping[str, str], *, verbose: bool) -> list[str]:
-    fails = KINDS[kind].fails
-    lines = [f"  {'DIFFERENT' if fails else 'by design'}, {len(differences)} × {kind}: {KINDS[kind].means}"]
+    fails = kind in FAILING
+    means = FAILING[kind] if fails else BY_DESIGN[kind]
+    lines = [f"  {'DIFFERENT' if fails else 'by design'}, {len(differences)} × {kind}: {means}"]
     shown = differences if verbose else differences[:_SHOWN] if fails else ()
     for d in shown:
-        names = " and ".join(_short(texts.get(name, name)) for name in d.name.split(" ")) + d.symbol[len(d.name) :]
+        readable = (texts.get(name, name) for name in d.name.split(" "))
+        names = " and ".join(n if len(n) <= _LONGEST else f"{n[:_LONGEST]}..." for n in readable)
         source = f", in {os.path.basename(d.source)}" if d.source else ""
         sides = f": ahead of time {d.ahead}; lazily {d.lazily}" if d.ahead or d.lazily else ""
-        lines.append(f"    {names}{source}{sides}")
+        lines.append(f"    {names}{d.symbol[len(d.name) :]}{source}{sides}")
     if shown and len(shown) < len(differences):
         lines.append(f"    ... and {len(differences) - len(shown)} more (--verbose lists them)")
     return lines
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
 
 
 def to_json(found: Sequence[Checked], env: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -92,15 +90,7 @@ def to_json(found: Sequence[Checked], env: Mapping[str, str]) -> list[dict[str, 
             "symbols": dict(c.comparison.symbols),
             "seconds": round(c.seconds, 3),
             "differences": [
-                {
-                    "kind": d.kind,
-                    "fails": d.fails,
-                    "symbol": d.symbol,
-                    "demangled": " ".join(texts.get(name, name) for name in d.name.split(" ")),
-                    "source": d.source,
-                    "ahead": d.ahead,
-                    "lazily": d.lazily,
-                }
+                {**asdict(d), "fails": d.fails, "demangled": " ".join(texts.get(n, n) for n in d.name.split(" "))}
                 for d in c.comparison.differences
             ],
         }

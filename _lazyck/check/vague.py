@@ -15,7 +15,7 @@ from _lazyck.check.ahead import Unit
 from _lazyck.check.objects import BlobObject
 from _lazyck.errors import ToolchainError
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.own_command import compile_one
+from _lazyck.postbuild.probe.group import compile_one
 from _lazyck.toolchains import by_name
 from _lazyck.toolchains.base import compiler_identity
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from _lazyck import abi, project_build, toolchains
-from _lazyck.commands.quiet import QUIET
+from _lazyck.commands.options import ANY, DIRECTORY, QUIET, THERE, jobs_option
 from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
-from _lazyck.postbuild.explain import advise
 from _lazyck.postbuild.link.quick import quick
+from _lazyck.postbuild.reasons import advise
 from _lazyck.project_file import read_project
 from _lazyck.settings import BuildSettings, load_settings
 from _lazyck.terminal import is_quiet
@@ -34,20 +34,19 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     environment has one. Raises `LazyckError`.
     """
     found: dict[str, object] = {}
+    where = f"{directory / 'pyproject.toml'}: [tool.lazyck]"
     options = {o.opts[0].removeprefix("--"): o for o in full_command.params if isinstance(o, click.Option)}
     for key, value in read_project(directory).items():
         if key not in options:
             near = difflib.get_close_matches(key, options, n=1)
             hint = f"did you mean {near[0]}?" if near else "`lazyck build full --help` lists the options"
-            raise UsageError(f"{directory / 'pyproject.toml'}: [tool.lazyck] has no option {key!r}", hint)
+            raise UsageError(f"{where} has no option {key!r}", hint)
         option = options[key]
         is_list = isinstance(value, list) and all(isinstance(v, str) for v in value)
         fits = isinstance(value, bool) if option.is_flag else is_list if option.multiple else type(value) in (str, int)
         if not fits:
             wanted = "true or false" if option.is_flag else "a list of strings" if option.multiple else "one value"
-            raise UsageError(
-                f"{directory / 'pyproject.toml'}: [tool.lazyck] {key}: must be {wanted}", "correct it there"
-            )
+            raise UsageError(f"{where} {key}: must be {wanted}", "correct it there")
         is_path = isinstance(option.type, click.Path) or key == "root"
         found[str(option.name)] = str(directory / str(value)) if is_path else value
     if env.get(abi.ENV_JOBS):
@@ -77,13 +76,11 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
 )
 @click.option(
     "--tmp-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=DIRECTORY,
     help="Where lazyck keeps its shims and all that `quick` needs. [default: ./.lazyck-build]",
 )
 @click.option(
-    "--install-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Make a deployable tree here: the libraries, and lazyck/ beside them.",
+    "--install-dir", type=DIRECTORY, help="Make a deployable tree here: the libraries, and lazyck/ beside them."
 )
 @click.option("--name", default="", metavar="NAME", help="Name of the cache directory, baked in. [default: lazyck]")
 @click.option(
@@ -92,14 +89,10 @@ def project_options(directory: Path, env: Mapping[str, str]) -> dict[str, object
     metavar="DIR",
     help="Where the deployed bundle will be, baked in. [default: beside the library]",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="Parallel compiles by lazyck itself. [default: LAZYCK_JOBS, else the number of cores]",
-)
+@jobs_option("Parallel compiles by lazyck itself.")
 @click.option(
     "--compile-commands",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=THERE,
     metavar="FILE",
     help="Defer the blobs that this compile_commands.json lists, then run COMMAND, which may be just the link.",
 )
@@ -198,8 +191,8 @@ def full_command(
 
 
 @group.command("quick")
-@click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
-@click.option("--install-dir", type=click.Path(file_okay=False, path_type=Path), help="Install here as well.")
+@click.option("--tmp-dir", type=ANY, required=True, help="The --tmp-dir of a `build full`.")
+@click.option("--install-dir", type=DIRECTORY, help="Install here as well.")
 @QUIET
 @click.option("--verbose", is_flag=True, help="Print the link commands.")
 def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> None:
@@ -213,10 +206,12 @@ def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> Non
         if verbose:
             click.echo(f"lazyck: {line}", err=True)
 
-    for done in quick(tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment(), say):
+    for library, delivered in quick(
+        tmp_dir.absolute(), str(install_dir.absolute()) if install_dir else "", environment(), say
+    ):
         if is_quiet():
             continue
-        if done.linked:
-            click.echo(f"lazyck: {done.library}: linked again: " + ", ".join(map(str, done.delivered)))
+        if delivered:
+            click.echo(f"lazyck: {library}: linked again: " + ", ".join(map(str, delivered)))
         else:
-            click.echo(f"lazyck: {done.library}: nothing to do")
+            click.echo(f"lazyck: {library}: nothing to do")

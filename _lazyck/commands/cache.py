@@ -10,24 +10,23 @@ from pathlib import Path
 import click
 
 from _lazyck import abi, history, terminal
-from _lazyck.cache import entries, explain, metrics, packs, rebuild, stats, sweep
-from _lazyck.cache.share import select_blobs
+from _lazyck.cache import entries, explain, rebuild, stats, sweep
+from _lazyck.cache.transfer import select_blobs
 from _lazyck.commands import share
+from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, files_option, jobs_option
 from _lazyck.commands.prebuild import parallel_compiles
-from _lazyck.commands.quiet import QUIET
 from _lazyck.config import environment
 from _lazyck.costs import read_costs
 from _lazyck.errors import UsageError
-from _lazyck.layout import Place
+from _lazyck.layout import ENTRY, Place
 from _lazyck.postbuild.objects.embedded import read_manifest
-from _lazyck.prebuild import blob_names, progress
+from _lazyck.prebuild import blob_names
 from _lazyck.prebuild.entries import all_entries, tool
 from _lazyck.profile import read_profile
 from _lazyck.quantities import counted, parse_age, parse_size, show_size
 from _lazyck.terminal import is_quiet
 from _lazyck.visible import visible
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 LIBRARY = click.option("--library", default="", metavar="NAME", help="Only entries of this library.")
 ARCH = click.option("--arch", default="", metavar="ARCH", help="Only entries for this arch.")
 
@@ -39,7 +38,7 @@ def group() -> None:
 
 @group.command("dir")
 @click.option(
-    "--manifest", "library", type=click.Path(path_type=Path), metavar="LIBRARY",
+    "--manifest", "library", type=ANY, metavar="LIBRARY",
     help="Print the cache of this lazy library (or its manifest), which may have its own name for it.",
 )  # fmt: skip
 def dir_command(library: Path | None) -> None:
@@ -50,7 +49,7 @@ def dir_command(library: Path | None) -> None:
 
 
 @group.command("list")
-@AS_JSON
+@JSON
 @LIBRARY
 @ARCH
 @click.option(
@@ -72,7 +71,7 @@ def list_command(as_json: bool, library: str, arch: str, order: str | None, reve
 
 
 @group.command("stats")
-@AS_JSON
+@JSON
 @click.option("--prometheus", is_flag=True, help="Print metrics, for the textfile collector of node_exporter.")
 @click.option("--zero", is_flag=True, help="Start counting from zero now; entries and history stay.")
 def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
@@ -89,7 +88,7 @@ def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
     holdings, events, costs = entries.read_holdings(cache), history.read_history(cache).events, read_costs([cache])
     summed = stats.add_up(holdings, most, events, costs, history.read_zeroed(cache))
     if prometheus:
-        click.echo(metrics.render(summed, cache))
+        click.echo(stats.render_metrics(summed, cache))
     elif as_json:
         click.echo(json.dumps(stats.to_json(summed), indent=1))
     else:
@@ -97,7 +96,7 @@ def stats_command(as_json: bool, prometheus: bool, zero: bool) -> None:
 
 
 @group.command("clear")
-@AS_JSON
+@JSON
 @LIBRARY
 @ARCH
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -113,27 +112,25 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
     if not is_there:
         done = sweep.Trimmed()
     else:
-        rt, only = tool(env), entries.leaves_of(cache, library, arch) if library or arch else None
+        only = entries.leaves_of(cache, library, arch) if library or arch else None
         if not yes:
-            would = sweep.trim(rt, cache, 0, None, True, env, only)
+            would = sweep.trim(cache, 0, None, True, env, only)
             what = f"{counted(would.removed, 'entry', 'entries')} ({show_size(would.removed_bytes)})"
             if not sys.stdin.isatty():
                 raise UsageError(f"this removes {what} from {cache}, and there is no terminal to confirm", "add --yes")
             if not click.confirm(f"Remove {what} from {visible(str(cache))}?"):
                 sys.exit(1)
-        done = sweep.trim(rt, cache, 0, None, False, env, only)
+        done = sweep.trim(cache, 0, None, False, env, only)
     click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else sweep.render_cleared(done, cache))
 
 
 @group.command("verify")
-@AS_JSON
-@click.option(
+@JSON
+@files_option(
     "--manifest",
     "libraries",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="LIBRARY",
-    help="Also check that the entries of this lazy library (or its manifest) define what it calls; repeatable.",
+    "LIBRARY",
+    "Also check that the entries of this lazy library (or its manifest) define what it calls",
 )
 @click.option("--remove", is_flag=True, help="Remove the entries with a problem.")
 @click.option(
@@ -142,25 +139,14 @@ def clear_command(as_json: bool, library: str, arch: str, yes: bool) -> None:
     is_flag=True,
     help="Instead, compile what the caches have of the --manifest libraries again, and compare byte for byte.",
 )
-@click.option(
-    "--profile",
-    "profiles",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="With --rebuild: only the blobs of this profile or blob list; repeatable.",
-)
+@files_option("--profile", "profiles", "FILE", "With --rebuild: only the blobs of this profile or blob list")
 @click.option(
     "--gpu-archs",
     default="",
     metavar="LIST",
     help="With --rebuild: archs of the libraries. [default: LAZYCK_ARCHS, else the build's]",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="With --rebuild: parallel compiles. [default: LAZYCK_JOBS, else the number of cores]",
-)
+@jobs_option("With --rebuild: parallel compiles.")
 @QUIET
 @click.argument("blobs", nargs=-1, metavar="[BLOB]...")
 def verify_command(
@@ -175,59 +161,51 @@ def verify_command(
 ) -> None:
     """Read every entry completely and list the damaged ones; status 1 if any is left. With
     --rebuild, status 1 if any entry could not be proved."""
+    if is_rebuild and remove:
+        raise UsageError("--rebuild and --remove exclude each other", "run `lazyck cache verify --remove` by itself")
     if is_rebuild:
-        rebuild_all(libraries, blobs, profiles, gpu_archs, jobs, as_json=as_json, remove=remove)
-        return
+        proofs = prove_all(libraries, blobs, profiles, gpu_archs, jobs)
+        is_proved = all(p.state == rebuild.PROVED for p in proofs)
+        if as_json:
+            click.echo(json.dumps(rebuild.to_json(proofs), indent=1))
+        elif not (is_quiet() and is_proved):
+            click.echo(rebuild.render(proofs))
+        sys.exit(0 if is_proved else 1)
     if blobs or profiles or gpu_archs or jobs:
         raise UsageError("BLOB, --profile, --gpu-archs and --jobs need --rebuild", "leave them out, or add --rebuild")
     env = environment()
     cache, is_there = entries.cache_to_read(env)
-    rt = tool(env)
-    expected = [e for library in libraries for e in sweep.expected_symbols(rt, library, read_manifest(library), env)]
-    found = sweep.check_symbols(sweep.verify(rt, cache, env) if is_there else sweep.Verified(()), expected)
-    removed: tuple[str, ...] = ()
-    if remove and found.damaged:
-        removed = sweep.trim(rt, cache, 0, None, False, env, found.damaged).paths
-    rows = [{"path": p, "problem": problem, "removed": p in removed} for p, problem in found.entries]
+    wanted = sweep.expected_symbols(libraries, env)
+    found = sweep.check_symbols(sweep.verify(cache, env) if is_there else {}, wanted)
+    problems = [path for path, problem in found.items() if problem]
+    damaged = [path for path in problems if path.endswith(ENTRY)]  # the others are directories that were skipped
+    removed = sweep.trim(cache, 0, None, False, env, damaged).paths if remove and damaged else ()
+    rows = [{"path": p, "problem": problem, "removed": p in removed} for p, problem in found.items()]
     click.echo(json.dumps(rows, indent=1) if as_json else sweep.render_verified(found, removed))
-    if found.damaged and not remove:
+    if damaged and not remove:
         what = "to remove these entries, which are then compiled again when they are called"
         terminal.say(f"{what}:\n  {sweep.removal(cache, libraries)}")
-    sys.exit(0 if {path for path, _ in found.problems} <= set(removed) else 1)
+    sys.exit(0 if set(problems) <= set(removed) else 1)
 
 
-def rebuild_all(
-    libraries: Sequence[Path],
-    blobs: Sequence[str],
-    profiles: Sequence[Path],
-    gpu_archs: str,
-    jobs: int | None,
-    *,
-    as_json: bool,
-    remove: bool,
-) -> None:
-    """Prove the entries of these libraries, and end with status 1 if one could not be proved."""
+def prove_all(
+    libraries: Sequence[Path], blobs: Sequence[str], profiles: Sequence[Path], gpu_archs: str, jobs: int | None
+) -> list[rebuild.Proof]:
+    """Compile the entries of these libraries again, and return what that proved of each."""
     if not libraries:
         raise UsageError("--rebuild needs a library", "add --manifest LIBRARY")
-    if remove:
-        raise UsageError("--rebuild and --remove exclude each other", "run `lazyck cache verify --remove` by itself")
     env = environment()
     entries.cache_to_read(env)
     read = [read_profile(path) for path in profiles]
-    proofs: list[rebuild.Proof] = []
+    proofs = []
     for library in libraries:
         chosen = select_blobs(read_manifest(library), blobs, read)
-        parallel = parallel_compiles(jobs, env)
-        proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel, progress.reporter)
-    if as_json:
-        click.echo(json.dumps(rebuild.to_json(proofs), indent=1))
-    elif not (is_quiet() and all(p.state == rebuild.PROVED for p in proofs)):
-        click.echo(rebuild.render(proofs))
-    sys.exit(0 if all(p.state == rebuild.PROVED for p in proofs) else 1)
+        proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel_compiles(jobs, env))
+    return proofs
 
 
 @group.command("trim")
-@AS_JSON
+@JSON
 @click.option(
     "--max-size", default="", metavar="SIZE", help="Remove until at most this much is left, such as 20G or 500M."
 )
@@ -243,16 +221,14 @@ def trim_command(as_json: bool, max_size: str, older_than: str, dry_run: bool) -
     age = parse_age(older_than, "--older-than") if older_than else None
     env = environment()
     cache, is_there = entries.cache_to_read(env)
-    done = sweep.trim(tool(env), cache, size, age, dry_run, env) if is_there else sweep.Trimmed()
+    done = sweep.trim(cache, size, age, dry_run, env) if is_there else sweep.Trimmed()
     click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else sweep.render_trimmed(done, dry_run))
 
 
 @group.command("explain")
-@click.argument("library", type=click.Path(path_type=Path))
+@click.argument("library", type=ANY)
 @click.argument("blob")
-@click.option(
-    "--gpu-archs", "--arch", default="", metavar="LIST", help="Archs. [default: LAZYCK_ARCHS, else the build's]"
-)
+@archs_option()
 def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     """Say whether BLOB of LIBRARY is a hit; if not, which entry is nearest, and how its key
     differs."""
@@ -262,13 +238,12 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     chosen = blob_names.select(manifest, [blob], False)
     now = time.time()
     rt = tool(env)
-    found_packs = packs.installed_packs(rt, library, env)
+    packs = explain.installed_packs(rt, library, env)
     for entry in all_entries(rt, library, chosen, gpu_archs, env):
         same = list(entries.read_entries(entry.root, Place.of(entry.path).blob))
-        found = explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""))
-        click.echo(explain.render(found, now))
-        for pack in found_packs:
-            click.echo(f"  pack        {pack.render(entry.path)}")
+        click.echo(explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""), now))
+        for pack in packs:
+            click.echo(explain.render_pack(pack, entry.path))
 
 
 for command in share.COMMANDS:

@@ -13,7 +13,7 @@ from _lazyck import abi
 from _lazyck.check.ahead import Sample
 from _lazyck.check.library import Request, check_library, directories
 from _lazyck.check.report import render, to_json
-from _lazyck.commands.quiet import QUIET
+from _lazyck.commands.options import ANY, JSON, QUIET, jobs_option
 from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
 from _lazyck.settings import load_settings
@@ -44,14 +44,12 @@ def run(tmp: Path, wanted: tuple[str, ...], request: Request, env: Mapping[str, 
 
 
 @click.command("check")
-@click.option("--tmp-dir", type=click.Path(path_type=Path), required=True, help="The --tmp-dir of a `build full`.")
+@click.option("--tmp-dir", type=ANY, required=True, help="The --tmp-dir of a `build full`.")
 @click.option(
     "--sample", default="", metavar="N|SECONDSs", help="Compile only this many blobs, or for this long: 40, 90s, 10m."
 )
-@click.option(
-    "--jobs", type=click.IntRange(min=1), help="Parallel compiles. [default: LAZYCK_JOBS, else the number of cores]"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@jobs_option()
+@JSON
 @QUIET
 @click.option("--verbose", is_flag=True, help="List everything, and keep the ahead-of-time build.")
 @click.argument("libraries", nargs=-1, metavar="[LIB]...")

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from _lazyck import abi, project_build
+from _lazyck.commands.options import DIRECTORY, THERE
 from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
 from _lazyck.settings import BuildSettings
@@ -13,13 +14,13 @@ from _lazyck.toolchains import ALL
 
 
 @click.command("cmake-target", hidden=True)
-@click.option("--tmp-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="The target's own.")
-@click.option("--programs-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="The project's.")
-@click.option("--project-dir", type=click.Path(file_okay=False, path_type=Path), required=True, help="Its sources.")
+@click.option("--tmp-dir", type=DIRECTORY, required=True, help="The target's own.")
+@click.option("--programs-dir", type=DIRECTORY, required=True, help="The project's.")
+@click.option("--project-dir", type=DIRECTORY, required=True, help="Its sources.")
 @click.option("--toolchain", type=click.Choice(["auto", *(t.name for t in ALL)]), default="auto", show_default=True)
 @click.option("--gpu-archs", default="", metavar="LIST", help="As of `lazyck build full`.")
 @click.option("--compiler", "compilers", multiple=True, metavar="VARIABLE=PATH", help="A compiler of the project.")
-@click.option("--sources-from", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
+@click.option("--sources-from", type=THERE, required=True,
               metavar="FILE", help="The sources to defer, absolute paths, a line each.")  # fmt: skip
 def command(
     tmp_dir: Path,
@@ -43,5 +44,5 @@ def command(
     sources = tuple(os.fsdecode(line) for line in sources_from.read_bytes().split(b"\n") if line)
     if relative := next((s for s in sources if not os.path.isabs(s)), None):
         raise UsageError(f"{sources_from}: {relative}: not an absolute path", "call lazyck_library from CMake instead")
-    request = project_build.TargetRequest(sources, toolchain, gpu_archs, settings, named)
-    project_build.prepare_target(request, programs_dir.absolute(), env)
+    programs = programs_dir.absolute()
+    project_build.prepare_target(settings, toolchain, gpu_archs, sources, programs, {**env, **named})

@@ -12,17 +12,6 @@ from _lazyck.files import write_atomic
 SHELLS = ("bash", "zsh", "fish")
 
 
-def script(shell: str, root: click.Command) -> str:
-    """Return the script for the shell. Raises `LazyckError` if click cannot make it, as for bash
-    before 4.4."""
-    kind = get_completion_class(shell)
-    assert kind is not None
-    try:
-        return kind(root, {}, "lazyck", "_LAZYCK_COMPLETE").source()
-    except RuntimeError as e:
-        raise LazyckError(f"no completion for {shell}: {e}", "use a newer one, or another shell") from e
-
-
 def place(shell: str, env: dict[str, str]) -> Path:
     """Return where the shell looks for a user's completions by itself. zsh does so only if its
     fpath has the directory. Raises `UsageError` without a home directory."""
@@ -49,12 +38,16 @@ def command(context: click.Context, install: bool, shell: str | None) -> None:
     name = shell or Path(env.get("SHELL", "")).name
     if name not in SHELLS:
         raise UsageError(f"no completion for {name or 'an unknown shell'!r}", f"name one of: {', '.join(SHELLS)}")
-    text = script(name, context.find_root().command)
+    kind = get_completion_class(name)
+    assert kind is not None
+    try:
+        text = kind(context.find_root().command, {}, "lazyck", "_LAZYCK_COMPLETE").source()
+    except RuntimeError as e:  # such as bash before 4.4
+        raise LazyckError(f"no completion for {name}: {e}", "use a newer one, or another shell") from e
     if not install:
         click.echo(text.rstrip("\n"))
         return
     file = place(name, env)
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, text.encode())
     click.echo(f"lazyck: wrote {file}; each new {name} will load it")
     if name == "zsh":

@@ -6,11 +6,12 @@ import sys
 import click
 
 from _lazyck import configuration
+from _lazyck.commands.options import JSON
 from _lazyck.config import own_environment
 
 
 @click.command("config")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def command(as_json: bool) -> None:
     """Print every LAZYCK_ variable with its value, and whether that comes from the environment or
     the user's file, or is the default.

@@ -6,11 +6,12 @@ import sys
 import click
 
 from _lazyck import doctor
+from _lazyck.commands.options import JSON
 from _lazyck.config import environment
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def command(as_json: bool) -> None:
     """Show which toolchains are here and for which archs, what is missing, and the command that
     installs it.

@@ -9,10 +9,9 @@ import click
 from _lazyck.errors import UsageError
 
 PAGES = Path(__file__).parent.parent / "docs"
-_COMMENT = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
-_ANCHOR = re.compile(r"<a id=\"[^\"]*\"></a>")
 _ELSEWHERE = re.compile(r"^(:::|<!-- generated: c )", re.MULTILINE)
-_PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)\n?", re.MULTILINE)
+# Comments, anchors and pictures.
+_UNSEEN = re.compile(r"^<!--.*?-->\n?|<a id=\"[^\"]*\"></a>|^!\[[^\]]*\]\([^)]*\)\n?", re.DOTALL | re.MULTILINE)
 
 
 def topics() -> dict[str, str]:
@@ -30,8 +29,7 @@ def page(topic: str) -> str:
         near = difflib.get_close_matches(topic, known, n=1)
         hint = f"did you mean `lazyck help {near[0]}`?" if near else "`lazyck help` lists the topics"
         raise UsageError(f"no topic {topic!r}", hint)
-    text = (PAGES / f"{topic}.md").read_text()
-    return _PICTURE.sub("", _ANCHOR.sub("", _COMMENT.sub("", text)))
+    return _UNSEEN.sub("", (PAGES / f"{topic}.md").read_text())
 
 
 @click.command("help")

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
+from _lazyck.commands.options import ANY
 from _lazyck.inspect import blobs_named, eager_of, files_of, render_blobs, render_eager, render_summary, to_json
-from _lazyck.postbuild.explain import advise
 from _lazyck.postbuild.objects.embedded import read_manifest
+from _lazyck.postbuild.reasons import advise
 
 
 @click.command("inspect")
-@click.argument("library", type=click.Path(path_type=Path))
+@click.argument("library", type=ANY)
 @click.option(
     "--blob",
     "blobs",

@@ -4,36 +4,36 @@ import io
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import click
 
-from _lazyck.commands.prebuild import JOBS, blob_options, finish, parallel_compiles, read_known_costs, run, selection
-from _lazyck.commands.quiet import QUIET
-from _lazyck.config import environment
+from _lazyck.commands.options import ANY, DIRECTORY, FILE, QUIET, jobs_option
+from _lazyck.commands.prebuild import Named, blob_options, finish, parallel_compiles, read_known_costs, told
+from _lazyck.config import environment, number
 from _lazyck.errors import UsageError
 from _lazyck.pack.base import Base, read_base
-from _lazyck.pack.contents import Pack, date, make_packs
+from _lazyck.pack.contents import Pack, make_packs
 from _lazyck.pack.tar import name_for, suffix_of, write_tar
 from _lazyck.pack.wheel import write_wheels
 from _lazyck.prebuild import blob_names
 from _lazyck.prebuild.blob_names import Selection
 from _lazyck.prebuild.entries import Entry, all_entries, tool
-from _lazyck.prebuild.local import BuildOptions
 from _lazyck.prebuild.plan import make_plan
+from _lazyck.prebuild.run import Local, Request
 from _lazyck.quantities import parse_size, show_size
+from _lazyck.tarball import EPOCH, EPOCH_VARIABLE
 from _lazyck.terminal import is_quiet
 
 _MOST = "95MB"  # an index takes 100 MB
 
 
 @click.command("pack")
-@partial(blob_options, is_of_wheels=True)
+@blob_options(is_of_wheels=True)
 @click.option(
     "--tar",
     "tar_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Make a tar, to be unpacked in the library's directory; FILE ends in .tar.xz, .tar.gz, .tar.zst or .tar.",
 )
@@ -41,29 +41,19 @@ _MOST = "95MB"  # an index takes 100 MB
 @click.option(
     "--wheel",
     "wheel_dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=DIRECTORY,
     metavar="DIR",
     help="Make wheels in DIR, one for each arch, to be installed beside --base.",
 )
-@click.option(
-    "--base",
-    "base_wheel",
-    type=click.Path(path_type=Path),
-    metavar="WHEEL",
-    help="With --wheel: the wheel with the lazy library.",
-)
+@click.option("--base", "base_wheel", type=ANY, metavar="WHEEL", help="With --wheel: the wheel with the lazy library.")
 @click.option(
     "--max-size", default="", metavar="SIZE", help=f"With --wheel: split wheels above this size. [default: {_MOST}]"
 )
 @click.option("--no-build", is_flag=True, help="Fail if something is not cached, instead of compiling it.")
-@JOBS
+@jobs_option()
 @QUIET
 def command(
-    manifest_file: Path | None,
-    blob_list: tuple[str, ...],
-    every: bool,
-    gpu_archs: str,
-    blobs: tuple[str, ...],
+    named: Named,
     tar_file: Path | None,
     per_arch: bool,
     wheel_dir: Path | None,
@@ -79,7 +69,7 @@ def command(
     """
     if (tar_file is None) == (wheel_dir is None):
         raise UsageError("exactly one of --tar FILE and --wheel DIR is needed", "give one of them")
-    if (tar_file is None) != (manifest_file is None):
+    if (tar_file is None) != (named.manifest_file is None):
         raise UsageError("--tar and --manifest go together", "name the library by --manifest LIBRARY, for --tar only")
     if (wheel_dir is None) != (base_wheel is None):
         raise UsageError("--wheel and --base go together", "name the wheel with the library by --base WHEEL")
@@ -91,43 +81,40 @@ def command(
     if tar_file is not None:
         suffix_of(tar_file)  # checked before anything is compiled
     env = environment()
-    mtime = date(env)
+    mtime = max(number(env, EPOCH_VARIABLE, EPOCH), EPOCH)  # fixed, so that equal entries make equal packs
 
     def packs(libraries: Sequence[tuple[Path, Selection]], is_per_arch: bool) -> list[Pack]:
-        return make_packs(
-            gather(libraries, gpu_archs, None if no_build else parallel_compiles(jobs, env), env), is_per_arch
-        )
+        parallel = None if no_build else parallel_compiles(jobs, env)
+        return make_packs(gather(libraries, named.gpu_archs, parallel, env), is_per_arch)
 
-    if tar_file is not None and manifest_file is not None:
-        chosen = selection(manifest_file, blob_list, every, blobs)
-        for pack in packs([(manifest_file, chosen)], per_arch):
+    if tar_file is not None:
+        chosen = named.select()
+        for pack in packs([(named.manifest_file, chosen)], per_arch):
             made = name_for(tar_file, "+".join(pack.archs)) if per_arch else tar_file
             write_tar(made, pack, mtime)
             tell(made, pack, [chosen.manifest.library])
     elif wheel_dir is not None and base_wheel is not None:
         with tempfile.TemporaryDirectory(prefix="lazyck-") as where:
             base = read_base(base_wheel, Path(where))
-            chosen_packs = packs(select_in(base, blob_list, every, blobs), True)
+            chosen_packs = packs(select_in(base, named), True)
             for made, part in write_wheels(wheel_dir, chosen_packs, base, most, mtime):
                 tell(made, part, base.names)
 
 
-def select_in(
-    base: Base, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...]
-) -> list[tuple[Path, Selection]]:
+def select_in(base: Base, named: Named) -> list[tuple[Path, Selection]]:
     """Return the libraries of the wheel in which the user named blobs, with these. Raises
     `UnknownBlobs` for names that match no blob of any library."""
-    stdin = sys.stdin.read() if "-" in blob_list else ""
+    stdin = sys.stdin.read() if "-" in named.blob_list else ""
     found, known, given = [], set(), set()
     for library in base.libraries:
         index = blob_names.Names(library.manifest)
-        lists = (blob_names.read_list(f, io.StringIO(stdin), library.manifest.library) for f in blob_list)
-        names_here = [*blobs, *(name for listed in lists for name in listed)]
+        lists = (blob_names.read_list(f, io.StringIO(stdin), library.manifest.library) for f in named.blob_list)
+        names_here = [*named.blobs, *(name for listed in lists for name in listed)]
         here = [name for name in names_here if index.knows(name)]
         known.update(here)
         given.update(names_here)
-        if here or every:
-            found.append((library.file, blob_names.select(library.manifest, here, every)))
+        if here or named.every:
+            found.append((library.file, blob_names.select(library.manifest, here, named.every)))
     if given - known:
         own = [blob.name for library in base.libraries for blob in library.manifest.blobs]
         raise blob_names.UnknownBlobs(sorted(given - known), base.name, own)
@@ -146,11 +133,19 @@ def gather(
     for file, chosen in libraries:
         found = all_entries(rt, file, chosen, gpu_archs, env)
         if jobs and not all(e.cached for e in found):
-            finish(run(rt, file, make_plan(found, read_known_costs(found, env)), BuildOptions(jobs), env, False))
+            compile_missing(rt, file, chosen, found, jobs, env)
             # The host units, which may be new, tell the keys of their kernels.
             found = all_entries(rt, file, chosen, gpu_archs, env)
         entries += found
     return entries
+
+
+def compile_missing(
+    rt: Path, file: Path, chosen: Selection, found: list[Entry], jobs: int, env: Mapping[str, str]
+) -> None:
+    """Compile those of the entries found that are not cached. Raises `BuildError` if one fails."""
+    plan = make_plan(found, read_known_costs(found, env))
+    finish(told(plan, lambda reporter: Local(rt, Request(file, chosen.manifest, plan, env, reporter), jobs).build()))
 
 
 def tell(made: Path, pack: Pack, libraries: Sequence[str]) -> None:

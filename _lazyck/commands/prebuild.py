@@ -5,27 +5,29 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from _lazyck import abi
-from _lazyck.commands.quiet import QUIET
+from _lazyck.commands.options import ANY, DIRECTORY, QUIET, F, archs_option, jobs_option, together
 from _lazyck.config import cache_dir, environment, number
 from _lazyck.costs import Costs, read_costs, write_shipped
 from _lazyck.errors import BuildError, UsageError
 from _lazyck.manifest import Manifest
 from _lazyck.postbuild.cxx.demangle import all_readable
 from _lazyck.postbuild.objects.embedded import read_manifest
-from _lazyck.prebuild import blob_names, executors, forecast, listing, local, output, plan, progress
+from _lazyck.prebuild import blob_names, forecast, listing, output, plan, progress
 from _lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from _lazyck.prebuild.preambles import make_preambles
+from _lazyck.prebuild.run import Local, Request, build_on
 from _lazyck.prebuild.schedule import Fleet
 from _lazyck.quantities import counted, parse_size
 from _lazyck.terminal import say
 
-F = TypeVar("F", bound=Callable[..., Any])
 _FAILED_HINT = "each failure above names its log; fix the cause and build again: what is cached is kept"
 _AGAIN = "run the same command again"
 
@@ -35,47 +37,52 @@ def group() -> None:
     """Fill the cache ahead of time, or remove blobs from it."""
 
 
-def blob_options(command: F, *, is_of_wheels: bool = False) -> F:
-    """Add the options that name blobs, which several commands share. With `is_of_wheels`, the
-    library may be named otherwise."""
-    decorators = [
-        click.option(
-            "--manifest",
-            "manifest_file",
-            type=click.Path(path_type=Path),
-            required=not is_of_wheels,
-            help=f"A lazy library, or the `manifest` of its bundle{', for --tar' if is_of_wheels else ''}.",
-        ),
-        click.option(
-            "--blob-list",
-            multiple=True,
-            metavar="FILE",
-            help="File of blob names, one per line, or a profile; `-` is stdin; repeatable.",
-        ),
+@dataclass(frozen=True)
+class Named:
+    """What the options of `blob_options` name: blobs of a library, and archs."""
+
+    manifest_file: Path
+    blob_list: tuple[str, ...]
+    every: bool
+    gpu_archs: str
+    blobs: tuple[str, ...]
+
+    def select(self, *, kernels: bool = False) -> blob_names.Selection:
+        """Return the blobs. Raises `UsageError` that lists unknown names."""
+        manifest = read_manifest(self.manifest_file)
+        given = [*self.blobs]
+        for name in self.blob_list:
+            given += blob_names.read_list(name, sys.stdin, manifest.library)
+        return blob_names.select(manifest, given, self.every, kernels=kernels)
+
+    def entries(self, rt: Path, chosen: blob_names.Selection, env: Mapping[str, str]) -> list[Entry]:
+        """Return the entries of these blobs of the library."""
+        return all_entries(rt, self.manifest_file, chosen, self.gpu_archs, env)
+
+
+def _with_named(command: Callable[..., None]) -> Any:
+    """Call `command` with one `Named` in place of its fields."""
+
+    @wraps(command)
+    def with_named(**given: Any) -> None:
+        command(Named(*(given.pop(field.name) for field in fields(Named))), **given)
+
+    return with_named
+
+
+def blob_options(*, is_of_wheels: bool = False) -> Callable[[F], F]:
+    """Return a decorator that adds the options that name blobs, which several commands share. The
+    command gets them as a `Named`. With `is_of_wheels`, the library may be named otherwise."""
+    manifest_help = f"A lazy library, or the `manifest` of its bundle{', for --tar' if is_of_wheels else ''}."
+    list_help = "File of blob names, one per line, or a profile; `-` is stdin; repeatable."
+    return together(
+        click.option("--manifest", "manifest_file", type=ANY, required=not is_of_wheels, help=manifest_help),
+        click.option("--blob-list", multiple=True, metavar="FILE", help=list_help),
         click.option("--all", "every", is_flag=True, help="All blobs."),
-        click.option(
-            "--gpu-archs",
-            "--arch",
-            default="",
-            metavar="LIST",
-            help="Archs. [default: LAZYCK_ARCHS, else the build's]",
-        ),
+        archs_option(),
         click.argument("blobs", nargs=-1),
-    ]
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
-
-
-def selection(
-    manifest_file: Path, blob_list: tuple[str, ...], every: bool, blobs: tuple[str, ...], *, kernels: bool = False
-) -> blob_names.Selection:
-    """Return the blobs that the user named. Raises `UsageError` that lists unknown names."""
-    manifest = read_manifest(manifest_file)
-    given = [*blobs]
-    for name in blob_list:
-        given += blob_names.read_list(name, sys.stdin, manifest.library)
-    return blob_names.select(manifest, given, every, kernels=kernels)
+        _with_named,
+    )
 
 
 def parallel_compiles(jobs: int | None, env: Mapping[str, str]) -> int:
@@ -83,13 +90,8 @@ def parallel_compiles(jobs: int | None, env: Mapping[str, str]) -> int:
     return jobs or number(env, abi.ENV_JOBS, len(os.sched_getaffinity(0)) or 1)
 
 
-JOBS = click.option(
-    "--jobs", type=click.IntRange(min=1), help="Parallel compiles. [default: LAZYCK_JOBS, else the number of cores]"
-)
-
-
 @group.command("list")
-@blob_options
+@blob_options()
 @click.option("--format", "form", type=click.Choice(listing.FORMATS), default="text", show_default=True)
 @click.option("--cached", is_flag=True, help="Only those that are cached (for all of --gpu-archs, else for any arch).")
 @click.option("--missing", is_flag=True, help="Only those that are not.")
@@ -99,34 +101,24 @@ JOBS = click.option(
     is_flag=True,
     help="List the kernels of each source instead of the source; those of a blob once its host unit is cached.",
 )
-def list_command(
-    manifest_file: Path,
-    blob_list: tuple[str, ...],
-    every: bool,
-    gpu_archs: str,
-    blobs: tuple[str, ...],
-    form: str,
-    cached: bool,
-    missing: bool,
-    match: str,
-    kernels: bool,
-) -> None:
+def list_command(named: Named, form: str, cached: bool, missing: bool, match: str, kernels: bool) -> None:
     """List the blobs (all, or those named) and for which archs they are cached."""
     if cached and missing:
         raise UsageError("--cached and --missing exclude each other", "give one of them, or neither for all blobs")
-    every = every or not (blobs or blob_list)
-    chosen = listing.matching(selection(manifest_file, blob_list, every, blobs, kernels=kernels), match)
+    asked = replace(named, every=named.every or not (named.blobs or named.blob_list))
+    library, archs, env = named.manifest_file, named.gpu_archs, environment()
+    chosen = listing.matching(asked.select(kernels=kernels), match)
     if kernels:
-        chosen = listing.by_kernel(manifest_file, chosen, gpu_archs, environment())
-    rows = listing.list_blobs(manifest_file, chosen, gpu_archs, environment())
+        chosen = listing.by_kernel(library, chosen, archs, env)
+    rows = listing.list_blobs(library, chosen, archs, env)
     wanted = [r for r in rows if (r.is_cached or not cached) and not (r.is_cached and missing)]
-    readable = all_readable([r.blob.symbols[0] for r in wanted if r.blob.is_kernel], environment())
+    readable = all_readable([r.blob.symbols[0] for r in wanted if r.blob.is_kernel], env)
     sys.stdout.buffer.write(listing.render(wanted, form, readable).encode("utf-8", "surrogateescape"))
 
 
 @group.command("build")
-@blob_options
-@JOBS
+@blob_options()
+@jobs_option()
 @QUIET
 @click.option(
     "--dry-run", is_flag=True, help="Say what would be compiled and about how long it takes; compile nothing."
@@ -136,7 +128,7 @@ def list_command(
 @click.option(
     "--output",
     "output_dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=DIRECTORY,
     metavar="DIR",
     help="Compile into DIR, a cache to be shipped, instead of the user's own.",
 )
@@ -160,11 +152,7 @@ def list_command(
     " compile service, grpc://HOST:PORT (--jobs is how many actions are under way [default: 64]).",
 )
 def build_command(
-    manifest_file: Path,
-    blob_list: tuple[str, ...],
-    every: bool,
-    gpu_archs: str,
-    blobs: tuple[str, ...],
+    named: Named,
     jobs: int | None,
     dry_run: bool,
     keep_going: bool,
@@ -189,42 +177,48 @@ def build_command(
         )
     if launcher is not None:
         env[abi.ENV_LAUNCHER] = launcher
-    options = local.BuildOptions(parallel_compiles(jobs, env), keep_going, verbose)
-    chosen = selection(manifest_file, blob_list, every, blobs)
-    costs_file = shipped_costs(manifest_file, chosen.manifest) if write_costs else None
+    library, parallel = named.manifest_file, parallel_compiles(jobs, env)
+    chosen = named.select()
+    costs_file = shipped_costs(library, chosen.manifest) if write_costs else None
     directory = output_dir.resolve() if output_dir else None
     with output.held(directory, say) if directory and not dry_run else nullcontext():
         env = output.environment_of(directory, env) if directory else env
         rt = tool(env)
 
-        def compiled(planned: plan.Plan, as_json: bool) -> plan.Outcome:
-            if executor:
-                return run_on_farm(executor, jobs, manifest_file, chosen.manifest, planned, options, env, as_json)
-            return run(rt, manifest_file, planned, options, env, as_json)
+        def compiled(planned: plan.Plan) -> plan.Outcome:
+            def work(reporter: progress.Reporter) -> plan.Outcome:
+                request = Request(library, chosen.manifest, planned, env, reporter, keep_going)
+                if executor:
+                    return build_on(executor, request, named_by="--executor", jobs=jobs)
+                return Local(rt, request, parallel, verbose=verbose).build()
+
+            return told(planned, work)
 
         if preambles:
-            to_compile = plan.make_plan(all_entries(rt, manifest_file, chosen, gpu_archs, env), Costs({}))
-            count = make_preambles(rt, manifest_file, to_compile.jobs, options.parallel, env)
+            to_compile = plan.make_plan(named.entries(rt, chosen, env), Costs({}))
+            count = make_preambles(rt, library, to_compile.jobs, parallel, env)
             ready = f"{counted(count, 'precompiled preamble is', 'precompiled preambles are')} ready"
             say(f"{ready} for {counted(len(to_compile.jobs), 'uncached blob')}")
             return
         # The host units come first, since they tell which kernels there are.
-        hosts = all_entries(rt, manifest_file, chosen.hosts, gpu_archs, env)
+        hosts = named.entries(rt, chosen.hosts, env)
         if not dry_run and not all(e.cached for e in hosts):
-            finish(compiled(plan.make_plan(hosts, read_known_costs(hosts, env)), False))
-        found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
+            finish(compiled(plan.make_plan(hosts, read_known_costs(hosts, env))))
+        found = named.entries(rt, chosen, env)
         known = read_known_costs(found, env)
         planned = plan.make_plan(found, known)
         if dry_run:
             render = plan.plan_to_json if as_json else plan.render_plan
-            click.echo(render(planned, known, options.parallel).rstrip("\n"))
+            click.echo(render(planned, known, parallel).rstrip("\n"))
             return
-        outcome = compiled(planned, as_json)
+        outcome = compiled(planned)
+        if as_json:
+            click.echo(plan.outcome_to_json(outcome))
         if costs_file:
             count = write_shipped(costs_file, read_known_costs(found, env), [e.cost_key for e in found])
             say(f"{costs_file} records what {counted(count, 'compile')} took")
         if executor:
-            found = all_entries(rt, manifest_file, chosen, gpu_archs, env)
+            found = named.entries(rt, chosen, env)
         if directory and not outcome.is_interrupted:
             output.adopt(directory, found)
             output.tidy(directory, keep_logs, [f.job.entry.log for f in outcome.failures])
@@ -261,50 +255,15 @@ def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:
     return read_costs(caches, {e.cost_key[0] for e in found})
 
 
-def run(
-    rt: Path,
-    manifest_file: Path,
-    planned: plan.Plan,
-    options: local.BuildOptions,
-    env: Mapping[str, str],
-    as_json: bool,
-) -> plan.Outcome:
-    """Carry out the plan on this machine."""
-    return told(planned, lambda reporter: local.build(rt, manifest_file, planned, options, env, reporter), as_json)
-
-
-def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome], as_json: bool) -> plan.Outcome:
-    """Carry out the plan by `work`, with progress on stderr, and report the outcome."""
+def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome]) -> plan.Outcome:
+    """Carry out the plan by `work`, with progress on stderr, and say what came of it."""
     total = counted(planned.total, "entry is", "entries are")
     say(f"{planned.cached} of {total} cached already, {len(planned.jobs)} to compile")
-    outcome = plan.Outcome(planned, 0, (), 0.0)
-    if planned.jobs:
-        outcome = work(progress.reporter(len(planned.jobs)))
-        say(plan.render_outcome(outcome))
-    if as_json:
-        click.echo(plan.outcome_to_json(outcome))
+    if not planned.jobs:
+        return plan.Outcome(planned, 0, (), 0.0)
+    outcome = work(progress.reporter(len(planned.jobs)))
+    say(plan.render_outcome(outcome))
     return outcome
-
-
-def run_on_farm(
-    executor: str,
-    jobs: int | None,
-    manifest_file: Path,
-    manifest: Manifest,
-    planned: plan.Plan,
-    options: local.BuildOptions,
-    env: Mapping[str, str],
-    as_json: bool,
-) -> plan.Outcome:
-    """Carry out the plan on the workers of a cluster or a compile service."""
-
-    def work(reporter: progress.Reporter) -> plan.Outcome:
-        return executors.build_on(
-            executor, manifest_file, manifest, planned, env, reporter,
-            named_by="--executor", jobs=jobs, keeps_going=options.keeps_going,
-        )  # fmt: skip
-
-    return told(planned, work, as_json)
 
 
 def finish(outcome: plan.Outcome) -> None:
@@ -332,46 +291,29 @@ def worker_counts(_context: click.Context, _parameter: click.Parameter, text: st
 
 
 @group.command("plan")
-@blob_options
+@blob_options()
 @click.option(
     "--workers", required=True, callback=worker_counts, metavar="LIST", help="Numbers of workers, such as 8 or 4,8,16."
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="Parallel compiles of each worker. [default: LAZYCK_JOBS, else the number of cores here]",
-)
+@jobs_option("Parallel compiles of each worker.", " here")
 @click.option("--memory", default="", metavar="SIZE", help="Memory of each worker, such as 64G. [default: no bound]")
 @click.option("--from-scratch", is_flag=True, help="Plan as if nothing were cached yet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan_command(
-    manifest_file: Path,
-    blob_list: tuple[str, ...],
-    every: bool,
-    gpu_archs: str,
-    blobs: tuple[str, ...],
-    workers: list[int],
-    jobs: int | None,
-    memory: str,
-    from_scratch: bool,
-    as_json: bool,
+    named: Named, workers: list[int], jobs: int | None, memory: str, from_scratch: bool, as_json: bool
 ) -> None:
     """Estimate how long a build takes on that many workers, from what compiles took before."""
     env = environment()
     kib = parse_size(memory, "--memory") // 1024 if memory else None
-    chosen = selection(manifest_file, blob_list, every, blobs)
-    found = all_entries(tool(env), manifest_file, chosen, gpu_archs, env)
+    found = named.entries(tool(env), named.select(), env)
     work = forecast.gather(found, read_known_costs(found, env), from_scratch)
     each = [forecast.forecast(work, Fleet(n, parallel_compiles(jobs, env), kib)) for n in workers]
     click.echo((forecast.to_json if as_json else forecast.render)(work, each).rstrip("\n"))
 
 
 @group.command("clean")
-@blob_options
-def clean_command(
-    manifest_file: Path, blob_list: tuple[str, ...], every: bool, gpu_archs: str, blobs: tuple[str, ...]
-) -> None:
+@blob_options()
+def clean_command(named: Named) -> None:
     """Remove blobs' entries from the cache (every arch, unless --gpu-archs names some)."""
-    chosen = selection(manifest_file, blob_list, every, blobs)
-    removed = clean_blobs(manifest_file, chosen, gpu_archs, environment())
+    removed = clean_blobs(named.manifest_file, named.select(), named.gpu_archs, environment())
     click.echo(f"lazyck: removed {counted(removed, 'cached entry', 'cached entries')}")

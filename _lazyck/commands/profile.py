@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from _lazyck import coverage, profile
+from _lazyck.commands.options import ANY, FILE, JSON, files_option
 from _lazyck.errors import LazyckError, UsageError
 from _lazyck.files import write_atomic
 from _lazyck.postbuild.objects.embedded import read_manifest
@@ -18,8 +19,7 @@ from _lazyck.quantities import counted
 from _lazyck.terminal import warn
 from _lazyck.visible import visible
 
-FILES = click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-OUT = click.Path(dir_okay=False, path_type=Path)
+FILES = click.argument("files", nargs=-1, required=True, metavar="FILE...", type=ANY)
 
 
 @click.group("profile")
@@ -62,7 +62,7 @@ def read_each(files: Sequence[Path]) -> list[profile.Profile]:
     metavar="FILE=NUMBER",
     help="Count FILE as so many runs for --share; repeatable. [default: 1]",
 )
-@click.option("-o", "--output", type=OUT, metavar="OUT", help="Write here. [default: stdout]")
+@click.option("-o", "--output", type=FILE, metavar="OUT", help="Write here. [default: stdout]")
 def merge_command(files: tuple[Path, ...], share: str | None, weights: tuple[str, ...], output: Path | None) -> None:
     """Merge the profiles of many ranks and runs into one, with a line per blob; it also serves as a
     --blob-list."""
@@ -72,7 +72,7 @@ def merge_command(files: tuple[Path, ...], share: str | None, weights: tuple[str
     elif weights:
         raise UsageError(f"--weight {weights[0]!r}: --weight needs --share", "give --share 0.1, or leave out --weight")
     else:
-        merged = profile.encode(profile.merge([read(f) for f in files]))
+        merged = profile.encode(profile.merge(use for f in files for use in read(f).uses))
     if output is None:
         sys.stdout.buffer.write(merged)
     else:
@@ -81,25 +81,26 @@ def merge_command(files: tuple[Path, ...], share: str | None, weights: tuple[str
 
 @group.command("show")
 @FILES
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def show_command(files: tuple[Path, ...], as_json: bool) -> None:
     """Show what the profiles together hold: order, calls, compile time, memory, ranks, and
     totals."""
-    merged = profile.merge([read(f) for f in files])
+    merged = profile.merge(use for f in files for use in read(f).uses)
     click.echo(json.dumps(profile.to_json(merged), indent=1) if as_json else profile.render_table(merged))
 
 
 @group.command("diff")
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("a", type=ANY)
+@click.argument("b", type=ANY)
 def diff_command(a: Path, b: Path) -> None:
     """Say what A used and B did not (`<`), and the other way round (`>`); status 1 if they
     differ."""
-    found = profile.compare(read(a), read(b))
-    for mark, pairs in (("<", found.only_a), (">", found.only_b)):
-        for library, blob in pairs:
-            click.echo(f"{mark} {visible(blob)}" + (f"\t{visible(library)}" if library else ""))
-    sys.exit(1 if found else 0)
+    first, second = read(a), read(b)
+    lines = [("<", *pair) for pair in profile.only_in(first, second)]
+    lines += [(">", *pair) for pair in profile.only_in(second, first)]
+    for mark, library, blob in lines:
+        click.echo(f"{mark} {visible(blob)}" + (f"\t{visible(library)}" if library else ""))
+    sys.exit(1 if lines else 0)
 
 
 @group.command("coverage")
@@ -119,17 +120,9 @@ def coverage_command(files: tuple[Path, ...], as_json: bool) -> None:
 
 @group.command("prune")
 @FILES
+@files_option("--manifest", "manifests", "LIB", "A lazy library, or the `manifest` of its bundle", required=True)
 @click.option(
-    "--manifest",
-    "manifests",
-    type=click.Path(path_type=Path),
-    required=True,
-    multiple=True,
-    metavar="LIB",
-    help="A lazy library, or the `manifest` of its bundle; repeatable.",
-)
-@click.option(
-    "-o", "--output", type=OUT, metavar="OUT", help="Write the remaining lines of all here. [default: in place]"
+    "-o", "--output", type=FILE, metavar="OUT", help="Write the remaining lines of all here. [default: in place]"
 )
 def prune_command(files: tuple[Path, ...], manifests: tuple[Path, ...], output: Path | None) -> None:
     """Drop blobs that LIB no longer has, and say how many. Lines of other libraries stay."""

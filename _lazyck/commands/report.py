@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from _lazyck.commands.options import DIRECTORY, FILE, files_option
 from _lazyck.config import environment
 from _lazyck.files import write_atomic
 from _lazyck.postbuild.objects.embedded import read_manifest
@@ -14,31 +15,15 @@ from _lazyck.visible import visible
 
 
 @click.command("report")
-@click.option(
-    "--cache", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="The cache. [default: the user's]"
-)
-@click.option(
-    "--trace",
-    "traces",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="A trace file (LAZYCK_TRACE) to add to the history; repeatable.",
-)
+@click.option("--cache", type=DIRECTORY, metavar="DIR", help="The cache. [default: the user's]")
+@files_option("--trace", "traces", "FILE", "A trace file (LAZYCK_TRACE) to add to the history")
 @click.option("--since", default="", metavar="TIME", help="Leave out what is older: 90m, 12h, 7d, or 2026-01-31.")
 @click.option("--library", default="", metavar="NAME", help="Only this library.")
-@click.option(
-    "--manifest",
-    "manifests",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="LIB",
-    help="A lazy library to compare with its full build; repeatable.",
-)
+@files_option("--manifest", "manifests", "LIB", "A lazy library to compare with its full build")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     default=Path("lazyck-report.html"),
     show_default=True,
     metavar="FILE",

@@ -16,12 +16,9 @@ static void refuse(const char** at, const char* reason) {
 }
 
 static void add_linker_words(Command* cmd, const char* value) {
-    while (*value) {
-        size_t n = strcspn(value, ",");
-        char* word = copy_text(value, n);
-        if (!strcmp(word, "-r") || !strcmp(word, "--relocatable")) refuse(&cmd->refusal, "relocatable-link");
-        push(&cmd->linker_words, word);
-        value += n + (value[n] == ',');
+    for (char** word = split(value, ","); *word; word++) {
+        if (!strcmp(*word, "-r") || !strcmp(*word, "--relocatable")) refuse(&cmd->refusal, "relocatable-link");
+        push(&cmd->linker_words, *word);
     }
 }
 
@@ -35,123 +32,19 @@ static bool names_headers(const char* words) {
 
 static void add_includes(const Conf* conf, Command* cmd, char kind, const char* value) {
     char lead[2] = {kind, 0};
-    do {
-        size_t n = strchr(conf->traits, k_trait_lists) ? strcspn(value, ",") : strlen(value);
-        if (n) push(&cmd->includes, join_text(lead, copy_text(value, n), ""));
+    for (char** path = split(value, *conf->lists_paths ? "," : ""); *path; path++) {
+        if (**path) push(&cmd->includes, join_text(lead, *path, ""));
         // below the system's root, or the divider of the list
-        if (*value == '=' || !strncmp(value, "$SYSROOT", 8) || !strcmp(value, "-")) cmd->has_other_includes = true;
-        value += n;
-    } while (*value++);
+        if (**path == '=' || !strncmp(*path, "$SYSROOT", 8) || !strcmp(*path, "-")) cmd->has_other_includes = true;
+    }
 }
 
 // Handles words for the compiler below. A rule for such a word has the text `-Xcompiler,WORD`.
 static void take_host_options(const Conf* conf, Command* cmd, const char* value) {
-    while (*value) {
-        size_t n = strcspn(value, ", \t\n");
-        const Rule* rule = n ? find_rule(conf, join_text("-Xcompiler", ",", copy_text(value, n))) : NULL;
-        if (rule && rule->role == LAZYCK_ROLE_REFUSE_COMPILE) refuse(&cmd->compile_refusal, rule->reason);
-        value += n + (value[n] != 0);
-    }
-}
-
-static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const char* value) {
-    switch (rule->role) {
-        case LAZYCK_ROLE_COMPILE:
-            cmd->compiles = true;
-            break;
-        case LAZYCK_ROLE_OUTPUT:
-            cmd->output = value;
-            break;
-        case LAZYCK_ROLE_LANGUAGE:
-            if (!cmd->inputs.n) cmd->language = value;  // later ones do not apply to the source before them
-            break;
-        case LAZYCK_ROLE_DEPEND:
-        case LAZYCK_ROLE_DEPEND_USER:
-            cmd->omits_system_headers = rule->role == LAZYCK_ROLE_DEPEND_USER;
-            cmd->depends = true;
-            break;
-        case LAZYCK_ROLE_DEPEND_PHONY:
-            cmd->has_phony_targets = true;
-            break;
-        case LAZYCK_ROLE_DEPEND_FILE:
-            cmd->depfile = value;
-            break;
-        case LAZYCK_ROLE_DEPEND_TARGET:
-            push(&cmd->targets, value);
-            break;
-        case LAZYCK_ROLE_DEPEND_QUOTED:
-            push(&cmd->targets, quote_for_make(value));
-            break;
-        case LAZYCK_ROLE_DEPEND_WORDS:
-        case LAZYCK_ROLE_DEPEND_WORDS_USER:
-            cmd->omits_system_headers = rule->role == LAZYCK_ROLE_DEPEND_WORDS_USER;
-            cmd->depends = true;
-            cmd->depfile = copy_text(value, strcspn(value, ","));
-            break;
-        case LAZYCK_ROLE_INCLUDE:
-        case LAZYCK_ROLE_INCLUDE_QUOTED:
-        case LAZYCK_ROLE_INCLUDE_SYSTEM:
-        case LAZYCK_ROLE_INCLUDE_AFTER:
-        case LAZYCK_ROLE_INCLUDE_FILE:
-            add_includes(conf, cmd, rule->role, value);
-            break;
-        case LAZYCK_ROLE_INCLUDE_OTHER:
-            if (names_headers(rule->text) || names_headers(value)) cmd->has_other_includes = true;
-            break;
-        case LAZYCK_ROLE_LIBRARY:
-            push(&cmd->libraries, value);
-            break;
-        case LAZYCK_ROLE_LIBRARY_DIR:
-            push(&cmd->library_dirs, value);
-            break;
-        case LAZYCK_ROLE_LINKER:
-            add_linker_words(cmd, value);
-            break;
-        case LAZYCK_ROLE_HOST_COMPILER:
-            cmd->host_compiler = value;
-            break;
-        case LAZYCK_ROLE_HOST_OPTIONS:
-            if (names_headers(value)) cmd->has_other_includes = true;
-            take_host_options(conf, cmd, value);
-            break;
-        case LAZYCK_ROLE_TARGET:
-            cmd->target = value;
-            break;
-        case LAZYCK_ROLE_STATIC:
-            cmd->links_statically = true;
-            break;
-        case LAZYCK_ROLE_REFUSE:
-            refuse(&cmd->refusal, rule->reason);
-            break;
-        case LAZYCK_ROLE_REFUSE_COMPILE:
-            refuse(&cmd->compile_refusal, rule->reason);
-            break;
-        case LAZYCK_ROLE_REFUSE_IF_TRUE:
-            if (!strcasecmp(value, "true")) refuse(&cmd->compile_refusal, rule->reason);
-            break;
-        default:
-            break;
-    }
-}
-
-static void parse(const Conf* conf, Command* cmd) {
-    for (size_t i = 0; i < cmd->args.n; i++) {
-        const char* word = cmd->args.v[i];
-        if (word[0] != '-' || !word[1]) {
-            push(&cmd->inputs, word);
-            continue;
-        }
-        const Rule* rule = find_rule(conf, word);
-        if (!rule) continue;
-        const char* value = "";
-        if (rule->mode == LAZYCK_MODE_PREFIX) value = word + rule->size;
-        if (rule->mode == LAZYCK_MODE_SEPARATE) {
-            if (i + 1 == cmd->args.n)
-                refuse(&cmd->refusal, "unsupported-option");  // the compiler reports the error
-            else
-                value = cmd->args.v[++i];
-        }
-        take_option(conf, cmd, rule, value);
+    if (names_headers(value)) cmd->has_other_includes = true;
+    for (char** word = split(value, ", \t\n"); *word; word++) {
+        Rule rule = find_rule(conf, join_text("-Xcompiler,", *word, ""));
+        if (rule.role == LAZYCK_ROLE_REFUSE_COMPILE) refuse(&cmd->compile_refusal, rule.reason);
     }
 }
 
@@ -161,37 +54,81 @@ static const char k_of_compiler[] = {LAZYCK_ROLE_REFUSE_IF_TRUE, LAZYCK_ROLE_HOS
 static const char k_of_headers[] = {LAZYCK_ROLE_INCLUDE,       LAZYCK_ROLE_INCLUDE_QUOTED, LAZYCK_ROLE_INCLUDE_SYSTEM,
                                     LAZYCK_ROLE_INCLUDE_AFTER, LAZYCK_ROLE_INCLUDE_FILE,   0};
 static const char k_of_refusal[] = {LAZYCK_ROLE_REFUSE, LAZYCK_ROLE_REFUSE_COMPILE, 0};
-static const char k_of_files[] = {LAZYCK_ROLE_OUTPUT,
-                                  LAZYCK_ROLE_LANGUAGE,
-                                  LAZYCK_ROLE_DEPEND,
-                                  LAZYCK_ROLE_DEPEND_USER,
-                                  LAZYCK_ROLE_DEPEND_FILE,
-                                  LAZYCK_ROLE_DEPEND_TARGET,
-                                  LAZYCK_ROLE_DEPEND_QUOTED,
-                                  LAZYCK_ROLE_DEPEND_WORDS,
-                                  LAZYCK_ROLE_DEPEND_WORDS_USER,
-                                  0};
+static const char k_of_depfile[] = {LAZYCK_ROLE_DEPEND, LAZYCK_ROLE_DEPEND_USER, LAZYCK_ROLE_DEPEND_WORDS,
+                                    LAZYCK_ROLE_DEPEND_WORDS_USER, 0};
+
+static void take_option(const Conf* conf, Command* cmd, const Rule* rule) {
+    const char role = rule->role, *value = rule->value;
+    if (role == LAZYCK_ROLE_COMPILE) cmd->compiles = true;
+    if (role == LAZYCK_ROLE_OUTPUT) cmd->output = value;
+    // A later one does not apply to the source before it.
+    if (role == LAZYCK_ROLE_LANGUAGE && !cmd->inputs.n) cmd->language = value;
+    if (strchr(k_of_depfile, role)) {
+        cmd->omits_system_headers = role == LAZYCK_ROLE_DEPEND_USER || role == LAZYCK_ROLE_DEPEND_WORDS_USER;
+        cmd->depends = true;
+        if (*value) cmd->depfile = *split(value, ",");
+    }
+    if (role == LAZYCK_ROLE_DEPEND_PHONY) cmd->has_phony_targets = true;
+    if (role == LAZYCK_ROLE_DEPEND_FILE) cmd->depfile = value;
+    if (role == LAZYCK_ROLE_DEPEND_TARGET) push(&cmd->targets, value);
+    if (role == LAZYCK_ROLE_DEPEND_QUOTED) push(&cmd->targets, quote_for_make(value));
+    if (strchr(k_of_headers, role)) add_includes(conf, cmd, role, value);
+    if (role == LAZYCK_ROLE_INCLUDE_OTHER && (names_headers(rule->text) || names_headers(value)))
+        cmd->has_other_includes = true;
+    if (role == LAZYCK_ROLE_LIBRARY) push(&cmd->libraries, value);
+    if (role == LAZYCK_ROLE_LIBRARY_DIR) push(&cmd->library_dirs, value);
+    if (role == LAZYCK_ROLE_LINKER) add_linker_words(cmd, value);
+    if (role == LAZYCK_ROLE_HOST_COMPILER) cmd->host_compiler = value;
+    if (role == LAZYCK_ROLE_HOST_OPTIONS) take_host_options(conf, cmd, value);
+    if (role == LAZYCK_ROLE_TARGET) cmd->target = value;
+    if (role == LAZYCK_ROLE_STATIC) cmd->links_statically = true;
+    if (role == LAZYCK_ROLE_REFUSE) refuse(&cmd->refusal, rule->reason);
+    if (role == LAZYCK_ROLE_REFUSE_COMPILE) refuse(&cmd->compile_refusal, rule->reason);
+    if (role == LAZYCK_ROLE_REFUSE_IF_TRUE && !strcasecmp(value, "true")) refuse(&cmd->compile_refusal, rule->reason);
+}
+
+static void parse(const Conf* conf, Command* cmd) {
+    for (size_t i = 0; i < cmd->args.n; i++) {
+        const char* word = cmd->args.v[i];
+        if (word[0] != '-' || !word[1]) {
+            push(&cmd->inputs, word);
+            continue;
+        }
+        Rule rule = find_rule(conf, word);
+        if (rule.mode == LAZYCK_MODE_SEPARATE) {
+            if (i + 1 == cmd->args.n)
+                refuse(&cmd->refusal, "unsupported-option");  // the compiler reports the error
+            else
+                rule.value = cmd->args.v[++i];
+        }
+        take_option(conf, cmd, &rule);
+    }
+}
 
 // Handles variables whose words the driver adds to its own options: they too can turn a compile
 // into something else. Options there that name files are refused, since a record cannot describe
 // them.
 static void parse_environment(const Conf* conf, Command* cmd) {
     for (size_t i = 0; i < conf->option_env.n; i++) {
-        const char* text = getenv(conf->option_env.v[i]);
-        const Rule* waiting = NULL;  // an option whose value is the next word
-        while (text && *text) {
-            size_t n = strcspn(text, " \t\n'\"");
-            char* word = copy_text(text, n);
-            const Rule* rule = !waiting && word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
-            if (waiting && n && strchr(k_of_compiler, waiting->role)) take_option(conf, cmd, waiting, word);
-            if ((rule && strchr(k_of_headers, rule->role)) || names_headers(word)) cmd->has_other_includes = true;
-            if (n) waiting = rule && rule->mode == LAZYCK_MODE_SEPARATE ? rule : NULL;
-            if (rule && strchr(k_of_refusal, rule->role)) refuse(&cmd->refusal, rule->reason);
-            if (rule && strchr(k_of_compiler, rule->role) && rule->mode == LAZYCK_MODE_PREFIX)
-                take_option(conf, cmd, rule, word + rule->size);
-            if (rule && rule->role == LAZYCK_ROLE_RESPONSE) refuse(&cmd->compile_refusal, "response-file");
-            if (rule && strchr(k_of_files, rule->role)) refuse(&cmd->compile_refusal, "unsupported-option");
-            text += n + (text[n] != 0);
+        Rule waiting = {0};  // an option whose value is the next word
+        for (char** word = split(getenv(conf->option_env.v[i]), " \t\n'\""); *word; word++) {
+            if (!**word) continue;
+            if (names_headers(*word)) cmd->has_other_includes = true;
+            Rule rule = waiting;
+            if (waiting.mode) {
+                rule.value = *word;
+                waiting = (Rule){0};
+            } else {
+                rule = find_rule(conf, *word);
+                if (strchr(k_of_headers, rule.role)) cmd->has_other_includes = true;
+                if (strchr(k_of_refusal, rule.role)) refuse(&cmd->refusal, rule.reason);
+                if (rule.role == LAZYCK_ROLE_RESPONSE) refuse(&cmd->compile_refusal, "response-file");
+                bool names_no_file = rule.role == LAZYCK_ROLE_COMPILE || rule.role == LAZYCK_ROLE_DEPEND_PHONY;
+                if (rule.role == LAZYCK_ROLE_LANGUAGE || (!names_no_file && strchr(LAZYCK_ROLES_OF_OUTPUTS, rule.role)))
+                    refuse(&cmd->compile_refusal, "unsupported-option");
+                if (rule.mode == LAZYCK_MODE_SEPARATE) waiting = rule;
+            }
+            if (!waiting.mode && strchr(k_of_compiler, rule.role)) take_option(conf, cmd, &rule);
         }
     }
     for (size_t i = 0; i + 2 < conf->pass_when.n; i += 3) {
@@ -231,7 +168,7 @@ static bool is_same_file(const char* a, const char* b) {
 static bool is_listed(const Conf* conf, const char* path) {
     static char* data;
     static size_t size;
-    if (!conf->listed || !*conf->listed) return false;
+    if (!*conf->listed) return false;
     if (!data && !read_file(conf->listed, &data, &size)) return false;
     for (const char* at = data; at < data + size; at += strlen(at) + 1)
         if (!strcmp(at, path)) return true;
@@ -244,8 +181,8 @@ static bool matches(const Conf* conf, const char* path) {
     return is_listed(conf, path);
 }
 
-bool is_blob(const Conf* conf, const char* given, const char* cwd) {
-    if (matches(conf, absolute_path(cwd, given))) return true;
+bool is_blob(const Conf* conf, const char* source, const char* given) {
+    if (matches(conf, source)) return true;
     const char* real = realpath(given, NULL);
     return real && matches(conf, real);
 }
@@ -258,7 +195,7 @@ static bool is_probe(const char* path, const char* cwd) {
             if (strstr(places[p], k_dirs[i])) return true;
         if (!fnmatch("*/CMakeFiles/*/CompilerId*/*", places[p], 0)) return true;
     }
-    return !strncmp(strrchr(path, '/') + 1, "conftest.", 9);  // autoconf
+    return !strncmp(name_of(path), "conftest.", 9);  // autoconf
 }
 
 static const char* pair_value(const List* pairs, const char* key) {
@@ -268,8 +205,8 @@ static const char* pair_value(const List* pairs, const char* key) {
 }
 
 static const char* suffix_of(const char* path) {
-    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
-    return dot && (!slash || dot > slash) ? dot : "";
+    const char* dot = strrchr(name_of(path), '.');
+    return dot ? dot : "";
 }
 
 static bool is_assembler_suffix(const char* s) { return !strcmp(s, ".s") || !strcmp(s, ".S") || !strcmp(s, ".sx"); }
@@ -305,10 +242,8 @@ static const char* output_refusal(const char* output, const char* absolute) {
 // paths.
 static bool is_link_unseen(const Conf* conf, const Command* cmd) {
     const char* host_compiler = cmd->host_compiler ? cmd->host_compiler : getenv("NVCC_CCBIN");
-    const char* slash =
-        host_compiler && !strcmp(conf->toolchain, LAZYCK_TOOLCHAIN_CUDA) ? strrchr(host_compiler, '/') : NULL;
-    if (!conf->is_launched || conf->sees_links || !slash) return false;
-    return !holds(&conf->shim_dirs, copy_text(host_compiler, (size_t)(slash - host_compiler)));
+    if (!conf->is_launched || conf->sees_links || strcmp(conf->toolchain, LAZYCK_TOOLCHAIN_CUDA)) return false;
+    return host_compiler && strchr(host_compiler, '/') && !holds(&conf->shim_dirs, directory_of(host_compiler));
 }
 
 static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
@@ -321,15 +256,11 @@ static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdi
     if (cmd->output) verdict->output = absolute_path(cwd, cmd->output);
     if ((reason = output_refusal(cmd->output, verdict->output))) return reason;
     if (is_probe(verdict->source, cwd)) return "try-compile";
-    char* real = NULL;
     if (!is_same_file(verdict->source, given)) {  // `..` after a symlink, or no such file
-        real = realpath(given, NULL);
+        const char* real = realpath(given, NULL);
         if (real) verdict->source = real;
     }
-    if (!matches(conf, verdict->source)) {
-        if (!real) real = realpath(given, NULL);
-        if (!real || !matches(conf, real)) return "not-a-blob";
-    }
+    if (!is_blob(conf, verdict->source, given)) return "not-a-blob";
     struct stat st;
     if (access(given, R_OK) || stat(given, &st) || !S_ISREG(st.st_mode)) return "source-unreadable";
     verdict->machine = machine_of(cmd->target ? cmd->target : conf->target);
@@ -372,7 +303,7 @@ static void note_sources(const Conf* conf, Command* cmd, Verdict* verdict, const
             return;
         }
         push(&cmd->sources, source);
-        if (!strcmp(verdict->reason, "not-a-blob") || !is_blob(conf, given, cwd)) continue;
+        if (!strcmp(verdict->reason, "not-a-blob") || !is_blob(conf, source, given)) continue;
         if (!verdict->blobs++) verdict->source = source;
     }
 }
@@ -409,6 +340,11 @@ static const char* decide(const Conf* conf, Command* cmd, Verdict* verdict, cons
 Verdict classify(const Conf* conf, Command* cmd, const char* cwd) {
     Verdict verdict = {.action = k_pass, .toolchain = conf->toolchain};
     parse(conf, cmd);
+    if (!cmd->output && cmd->other_output && *cmd->other_output) {
+        cmd->output = cmd->other_output;
+        push(&cmd->args, "-o");
+        push(&cmd->args, cmd->output);
+    }
     if (cmd->compiles) parse_environment(conf, cmd);
     verdict.reason = decide(conf, cmd, &verdict, cwd);
     if (verdict.action == k_pass) {

@@ -10,42 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from _lazyck import proc
-from _lazyck.abi import Role
 from _lazyck.command import CompileCommand
 from _lazyck.errors import BuildError, FormatError, UsageError
 from _lazyck.files import write_atomic
-from _lazyck.interceptor import launch
+from _lazyck.interceptor import shims
 from _lazyck.quantities import counted
 from _lazyck.records import decode_records
-from _lazyck.toolchains import ALL, HOST, tool_names
 
 NAME = "compile_commands.json"
-UNKNOWN = "unknown-compiler"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Describe one compile: its working directory (absolute), its source as written there, and its
-    words. `output` is empty if the file does not state it separately.
+    """Describe one compile: its working directory (absolute), its words, and its source as written
+    there. `output` is empty if the file does not state it separately.
     """
 
     directory: str
-    file: str
     arguments: tuple[str, ...]
+    file: str
     output: str
-
-
-@dataclass(frozen=True)
-class Imported:
-    """Describe the result of an import: how many entries were deferred, and the sources that match
-    --blobs but were not, with the reasons.
-    """
-
-    deferred: int
-    refused: tuple[tuple[str, str], ...]
-
-
-# -- export ----------------------------------------------------------------------------------------
 
 
 def export(records: Path, target: Path) -> int:
@@ -54,54 +38,24 @@ def export(records: Path, target: Path) -> int:
     An earlier entry stays unless its output was made again or its source is gone, because an
     incremental build calls few compilers. Raises `FormatError` for damaged records.
     """
-    earlier = _earlier(target)
-    kept = [e for e in earlier if os.path.exists(os.path.join(e["directory"], e["file"]))]
+    try:
+        earlier = load(target)
+    except (OSError, FormatError):
+        earlier = []
+    kept = [e for e in earlier if os.path.exists(os.path.join(e.directory, e.file))]
     made = records.read_bytes() if records.exists() else b""
     if not made and earlier and len(kept) == len(earlier):
         return len(kept)
-    merged = {_key(entry): entry for entry in kept}
+    merged = {entry.output or entry: entry for entry in kept}
     for record in decode_records(made, str(records)):
         if isinstance(record, CompileCommand):
-            entry = _of_record(record)
-            merged.pop(_key(entry), None)
-            merged[_key(entry)] = entry
-    rows = ",\n".join(json.dumps(entry) for entry in merged.values())
+            entry = Entry(record.call.cwd, record.call.argv, record.source, record.output)
+            merged.pop(entry.output or entry, None)
+            merged[entry.output or entry] = entry
+    items = ({k: v for k, v in vars(entry).items() if v or k != "output"} for entry in merged.values())
+    rows = ",\n".join(map(json.dumps, items))
     write_atomic(target, f"[\n{rows}\n]\n".encode())
     return len(merged)
-
-
-def _of_record(record: CompileCommand) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "directory": record.call.cwd,
-        "arguments": list(record.call.argv),
-        "file": record.source,
-    }
-    return {**entry, "output": record.output} if record.output else entry
-
-
-def _key(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    output = entry.get("output")
-    return (output,) if output else (entry["directory"], entry["file"], *entry["arguments"])
-
-
-def _earlier(target: Path) -> list[dict[str, Any]]:
-    """Return the entries of an earlier build, or none if the file is something else."""
-    try:
-        found = json.loads(target.read_text())
-    except (OSError, ValueError, RecursionError):
-        return []
-    return [e for e in found if _is_entry(e)] if isinstance(found, list) else []
-
-
-def _is_entry(item: Any) -> bool:
-    """Return whether `item` may be one that `export` wrote."""
-    if not isinstance(item, dict) or not isinstance(item.get("arguments"), list):
-        return False
-    texts = (item.get("directory"), item.get("file"), item.get("output", ""), *item["arguments"])
-    return all(isinstance(text, str) for text in texts)
-
-
-# -- import ----------------------------------------------------------------------------------------
 
 
 def load(path: Path) -> list[Entry]:
@@ -133,7 +87,7 @@ def _entry(item: Any, base: str) -> Entry:
     for word in words:
         os.fsencode(word)  # raises if half a surrogate pair is in it, which no command line can have
     output = _text(item, "output") if "output" in item else ""
-    return Entry(os.path.join(base, _text(item, "directory")), _text(item, "file"), tuple(words), output)
+    return Entry(os.path.join(base, _text(item, "directory")), tuple(words), _text(item, "file"), output)
 
 
 def _text(item: Mapping[str, Any], key: str) -> str:
@@ -144,52 +98,42 @@ def _text(item: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def defer(path: Path, tmp: Path, blobs: Sequence[str], env: Mapping[str, str], jobs: int) -> Imported:
+def defer(path: Path, tmp: Path, blobs: Sequence[str], env: Mapping[str, str], jobs: int) -> list[tuple[str, str]]:
     """Call the shim for each entry of `path`. Those that match `blobs` become deferred objects at
-    their outputs.
+    their outputs. Return their sources, each with `blob` or the reason why it was not deferred.
 
     Nothing is compiled. Raises `UsageError` if no entry matches `blobs` or the compiler of a blob
     is not known, and `BuildError` if an object cannot be written.
     """
     entries = load(path)
-    program = str(tmp / "bin" / launch.PROGRAM)
+    program = str(tmp / "bin" / shims.LAUNCHER)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        reasons = list(pool.map(lambda e: _defer_entry(program, e, env), entries))
-    unknown = [e for e, (reason, count) in zip(entries, reasons, strict=True) if reason == UNKNOWN and count]
+        answers = list(pool.map(lambda e: _defer_entry(program, e, env), entries))
+    found = [(e, reason) for e, (reason, count) in zip(entries, answers, strict=True) if count]
+    unknown = [e for e, reason in found if reason == "unknown-compiler"]
     if unknown:
         raise UsageError(
             f"{path}: {unknown[0].file}: lazyck does not know the compiler {unknown[0].arguments[0]!r}, "
             f"or it is not there ({counted(len(unknown), 'such entry', 'such entries')})",
             "the file must name a gcc, clang, hipcc or nvcc of this machine",
         )
-    deferred = sum(reason == "blob" for reason, _ in reasons)
-    refused = [(e.file, why) for e, (why, count) in zip(entries, reasons, strict=True) if count and why != "blob"]
-    if not deferred and not refused:
+    if not found:
         raise UsageError(
             f"{path}: no source of its {counted(len(entries), 'entry', 'entries')} matches --blobs {' '.join(blobs)}",
             "--blobs is a shell pattern for the sources' absolute paths",
         )
-    return Imported(deferred, tuple(refused))
+    return [(e.file, reason) for e, reason in found]
 
 
 def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[str, int]:
     """Return the shim's answer: the reason (`blob`: deferred), and how many blobs the entry
     compiles.
     """
-    compiler, *words = entry.arguments
-    output = ("-o", entry.output) if entry.output and not _says_output(compiler, words) else ()
     if not os.path.isdir(entry.directory):
         os.makedirs(entry.directory, exist_ok=True)  # a build directory that does not exist yet
-    said = proc.run(
-        [program, "--defer", compiler, *words, *output], cwd=entry.directory, env=proc.anchored(env, entry.directory)
-    )
+    argv = [program, "--defer", entry.output, *entry.arguments]
+    said = proc.run(argv, cwd=entry.directory, env=proc.anchored(env, entry.directory))
     reason, _, count = said.stdout.strip().partition(" ")
     if said.status != 0 or not count.isdigit():
         raise BuildError(f"{entry.file}: cannot be deferred: {(said.stderr or said.stdout).strip()}")
     return reason, int(count)
-
-
-def _says_output(compiler: str, words: Sequence[str]) -> bool:
-    table = tool_names.toolchain_of(compiler, (*ALL, HOST)).table
-    # the contents of a response file are not known here
-    return any(item.role in (Role.OUTPUT, Role.RESPONSE) or item.words[0][:1] == "@" for item in table.split(words))

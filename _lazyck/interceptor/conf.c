@@ -44,6 +44,27 @@ char* directory_of(const char* path) {
     return slash ? copy_text(path, slash == path ? 1 : (size_t)(slash - path)) : "";
 }
 
+const char* name_of(const char* path) {
+    const char* slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char* conf_of(const char* program) {
+    return join_text(directory_of(program), "/.lazyck/", join_text(name_of(program), ".conf", ""));
+}
+
+char** split(const char* text, const char* separators) {
+    static char* none = NULL;
+    List parts = {0};
+    for (bool is_more = text && *text; is_more;) {
+        size_t n = strcspn(text, separators);
+        push(&parts, copy_text(text, n));
+        is_more = text[n];
+        text += n + is_more;
+    }
+    return parts.n ? parts.v : &none;
+}
+
 bool holds(const List* list, const char* text) {
     for (size_t i = 0; i < list->n; i++)
         if (!strcmp(list->v[i], text)) return true;
@@ -72,6 +93,8 @@ void append(Buffer* b, const void* data, size_t size) {
     b->n += size;
     b->data[b->n] = 0;
 }
+
+char* text_of(const Buffer* b) { return b->data ? b->data : ""; }
 
 void append_text(Buffer* b, const char* text) { append(b, text, strlen(text)); }
 
@@ -115,49 +138,7 @@ static const char* next_text(const char** at, const char* end) {
     return text;
 }
 
-static bool read_rules(Conf* conf, const char** at, const char* end, size_t count) {
-    conf->rule_count = count / 3;
-    conf->rules = allocate(conf->rule_count * sizeof(Rule));
-    for (size_t i = 0; i < conf->rule_count; i++) {
-        const char *kind = next_text(at, end), *text = next_text(at, end), *reason = next_text(at, end);
-        if (!reason || strlen(kind) != 2) return false;
-        conf->rules[i] = (Rule){kind[0], kind[1], text, strlen(text), reason};
-    }
-    return true;
-}
-
 bool load_conf(Conf* conf, const char* path) {
-    const struct {
-        const char* key;
-        List* list;
-        const char** text;
-    } fields[] = {
-        {"tool", NULL, &conf->tool},
-        {"toolchain", NULL, &conf->toolchain},
-        {"target", NULL, &conf->target},  // triple
-        {"log", NULL, &conf->log},
-        {"compiles", NULL, &conf->compiles},
-        {"headers", NULL, &conf->headers},
-        {"links", NULL, &conf->links},
-        {"python", NULL, &conf->python},
-        {"bootstrap", NULL, &conf->bootstrap},
-        {"traits", NULL, &conf->traits},
-        {"listed", NULL, &conf->listed},
-        {"real", &conf->real, NULL},
-        {"compiler", &conf->compiler, NULL},
-        {"blobs", &conf->blobs, NULL},
-        {"suffixes", &conf->suffixes, NULL},
-        {"languages", &conf->languages, NULL},
-        {"flag_env", &conf->flag_env, NULL},
-        {"option_env", &conf->option_env, NULL},
-        {"path_map", &conf->path_map, NULL},
-        {"env_names", &conf->env_names, NULL},
-        {"restore", &conf->restore, NULL},
-        {"shim_dirs", &conf->shim_dirs, NULL},
-        {"launch", &conf->launch, NULL},
-        {"launchers", &conf->launchers, NULL},
-        {"pass_when", &conf->pass_when, NULL},
-    };
     char* data;
     size_t size;
     *conf = (Conf){0};
@@ -166,20 +147,19 @@ bool load_conf(Conf* conf, const char* path) {
     while (at < end) {
         const char *key = next_text(&at, end), *number = next_text(&at, end);
         if (!number) return false;
-        size_t count = strtoul(number, NULL, 10);
-        if (!strcmp(key, "rules")) {
-            if (!read_rules(conf, &at, end, count)) return false;
-            continue;
-        }
-        size_t f = 0, known = sizeof fields / sizeof *fields;
-        while (f < known && strcmp(key, fields[f].key)) f++;
-        for (size_t i = 0; i < count; i++) {
+        List values = {0};
+        for (size_t left = strtoul(number, NULL, 10); left; left--) {
             const char* value = next_text(&at, end);
             if (!value) return false;
-            if (f < known && fields[f].list) push(fields[f].list, value);
-            if (f < known && fields[f].text) *fields[f].text = value;
+            push(&values, value);
         }
+#define LAZYCK_TAKE_TEXT(name) \
+    if (values.n && !strcmp(key, #name)) conf->name = values.v[0];
+#define LAZYCK_TAKE_LIST(name) \
+    if (!strcmp(key, #name)) conf->name = values;
+        LAZYCK_SHIM_TEXTS(LAZYCK_TAKE_TEXT)
+        LAZYCK_SHIM_LISTS(LAZYCK_TAKE_LIST)
     }
-    return conf->tool && conf->toolchain && conf->target && conf->log && conf->compiles && conf->headers &&
-           conf->links && conf->python && conf->bootstrap && conf->traits && conf->real.n && conf->compiler.n;
+#define LAZYCK_IS_SET(name) conf->name&&
+    return LAZYCK_SHIM_TEXTS(LAZYCK_IS_SET) conf->real.n && conf->compiler.n;
 }

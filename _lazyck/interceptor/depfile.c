@@ -11,7 +11,6 @@
 // Escapes as gcc's -MQ does: blanks, the backslashes before them, `#` and `$`.
 char* quote_for_make(const char* text) {
     Buffer b = {0};
-    append(&b, "", 0);
     for (const char* p = text; *p; p++) {
         if (*p == ' ' || *p == '\t') {
             for (const char* q = p; q > text && q[-1] == '\\'; q--) append_text(&b, "\\");
@@ -23,7 +22,7 @@ char* quote_for_make(const char* text) {
         }
         append(&b, p, 1);
     }
-    return b.data;
+    return text_of(&b);
 }
 
 static void append_name(Buffer* b, const char* name) {
@@ -34,9 +33,8 @@ static void append_name(Buffer* b, const char* name) {
 
 char* depfile_path(const Command* cmd) {
     if (cmd->depfile) return (char*)cmd->depfile;
-    const char *slash = strrchr(cmd->output, '/'), *dot = strrchr(cmd->output, '.');
-    bool has_suffix = dot && (!slash || dot > slash + 1);
-    size_t n = has_suffix ? (size_t)(dot - cmd->output) : strlen(cmd->output);
+    const char *name = name_of(cmd->output), *dot = strrchr(name, '.');
+    size_t n = dot && dot > name ? (size_t)(dot - cmd->output) : strlen(cmd->output);
     return join_text(copy_text(cmd->output, n), ".d", "");
 }
 
@@ -70,22 +68,16 @@ bool write_depfile(const Command* cmd, const char* source, const List* headers) 
     return write_whole(path, &b);
 }
 
-// Lists the roles of options that name outputs. The question to the compiler leaves these options
-// out.
-static const char k_outputs[] = "coduPDtqwW";
-
+// Returns the question for what a blob reads: the command without the options that name outputs.
 List header_question(const Conf* conf, const Command* cmd) {
     List argv = {0};
     for (size_t i = 0; i < conf->compiler.n; i++) push(&argv, conf->compiler.v[i]);
     for (size_t i = 0; i < cmd->args.n; i++) {
-        const char* word = cmd->args.v[i];
-        const Rule* rule = word[0] == '-' && word[1] ? find_rule(conf, word) : NULL;
-        size_t more = rule && rule->mode == LAZYCK_MODE_SEPARATE && i + 1 < cmd->args.n;
-        if (!rule || !strchr(k_outputs, rule->role)) {
-            push(&argv, map_text(&conf->path_map, word));
-            if (more) push(&argv, map_text(&conf->path_map, cmd->args.v[i + 1]));
-        }
-        i += more;
+        Rule rule = find_rule(conf, cmd->args.v[i]);
+        size_t last = i + (rule.mode == LAZYCK_MODE_SEPARATE && i + 1 < cmd->args.n);
+        for (; i <= last; i++)
+            if (!strchr(LAZYCK_ROLES_OF_OUTPUTS, rule.role)) push(&argv, map_text(&conf->path_map, cmd->args.v[i]));
+        i = last;
     }
     push(&argv, "-w");
     push(&argv, cmd->omits_system_headers ? "-MM" : "-M");
@@ -115,10 +107,9 @@ static char* next_word(const char** at) {
 bool ask_headers(const Conf* conf, const Command* cmd, const char* source, List* headers) {
     List argv = header_question(conf, cmd), found = {0};
     Buffer rules = {0};
-    append(&rules, "", 0);
     int status = -1;
     if (!read_output(argv.v, STDOUT_FILENO, conf, &rules, &status) || status) return false;
-    const char* at = rules.data;
+    const char* at = text_of(&rules);
     bool is_new = false;
     for (char* word; (word = next_word(&at));) {
         if (!strcmp(word, ":") && is_new) found.n--;  // nvcc puts a blank after a rule's target

@@ -3,7 +3,7 @@
 // list of first headers is kept in the tmp dir, because hundreds of blobs begin with the same
 // headers.
 //
-//   kept   := magic key_size:u64 key count:u64 stamp*count path*count      path ends with NUL
+//   kept   := magic key_size:u64 rows_size:u64 key row*        row := stamp path NUL
 //   key    := working directory, directories, first headers, each with its kind
 //           | working directory, the question to the compiler, its variables, the source's
 //             directory and directives
@@ -17,7 +17,7 @@
 
 #include "shim.h"
 
-static const char k_magic[8] = "LZHDRS1";
+static const char k_magic[8] = "LZHDRS2";
 
 // Identifies the version of a header that was read.
 typedef struct {
@@ -31,23 +31,21 @@ typedef struct {
 } Header;
 
 typedef struct {
-    const char* path;
-    bool is_system;
-} Directory;
-
-typedef struct {
     const char* key;
     size_t value;
 } Slot;
 
 typedef struct {
-    Directory* dirs;
-    size_t count, quoted_only;  // the first `quoted_only` directories are searched for "x" only
-    Header* headers;
-    size_t n, cap;
-    void* slots;       // a tree of `Slot`, see tsearch(3)
-    bool lacks_names;  // a file has an include whose name is a macro
+    List dirs;           // each after a letter: q(uoted only), u(ser) or s(ystem)
+    size_t quoted_only;  // the first `quoted_only` directories are searched for "x" only
+    Buffer found;        // the headers
+    void* slots;         // a tree of `Slot`, see tsearch(3)
+    bool lacks_names;    // a file has an include whose name is a macro
 } Search;
+
+static size_t count(const Search* s) { return s->found.n / sizeof(Header); }
+
+static Header* header_at(const Search* s, size_t i) { return (Header*)(void*)s->found.data + i; }
 
 // -- a table from texts to numbers ----------------------------------------------------------------
 
@@ -87,42 +85,26 @@ static char* join_path(const char* dir, const char* name) {
     return join_text(dir, dir[strlen(dir) - 1] == '/' ? "" : "/", name);
 }
 
-static void add_directory(Search* s, const char* path, bool is_system) {
-    s->dirs[s->count++] = (Directory){path, is_system};
-}
-
-static void add_directories(Search* s, const Command* cmd, char kind, bool is_system) {
+static void add_directories(Search* s, const Command* cmd, char role, const char* kind) {
     for (size_t i = 0; i < cmd->includes.n; i++)
-        if (cmd->includes.v[i][0] == kind) add_directory(s, cmd->includes.v[i] + 1, is_system);
+        if (cmd->includes.v[i][0] == role) push(&s->dirs, join_text(kind, cmd->includes.v[i] + 1, ""));
 }
 
 // Adds the directories in a variable. An empty item is the working directory.
-static void add_variable(Search* s, const char* name, bool is_system) {
-    const char* text = getenv(name);
-    while (text && *text) {
-        size_t n = strcspn(text, ":");
-        add_directory(s, copy_text(text, n), is_system);
-        text += n;
-        if (*text && !*++text) add_directory(s, "", is_system);
-    }
+static void add_variable(Search* s, const char* name, const char* kind) {
+    for (char** dir = split(getenv(name), ":"); *dir; dir++) push(&s->dirs, join_text(kind, *dir, ""));
 }
 
-static size_t variable_size(const char* name) {
-    const char* text = getenv(name);
-    return text ? strlen(text) : 0;
-}
-
-static void begin_search(Search* s, const Command* cmd, bool is_c) {
-    const char* by_language = is_c ? "C_INCLUDE_PATH" : "CPLUS_INCLUDE_PATH";
-    size_t most = cmd->includes.n + variable_size("CPATH") + variable_size(by_language) + 2;
-    *s = (Search){.dirs = allocate(most * sizeof(Directory))};
-    add_directories(s, cmd, LAZYCK_ROLE_INCLUDE_QUOTED, false);
-    s->quoted_only = s->count;
-    add_directories(s, cmd, LAZYCK_ROLE_INCLUDE, false);
-    add_variable(s, "CPATH", false);
-    add_directories(s, cmd, LAZYCK_ROLE_INCLUDE_SYSTEM, true);
-    add_variable(s, by_language, true);
-    add_directories(s, cmd, LAZYCK_ROLE_INCLUDE_AFTER, true);
+static Search begin_search(const Command* cmd, bool is_c) {
+    Search s = {0};
+    add_directories(&s, cmd, LAZYCK_ROLE_INCLUDE_QUOTED, "q");
+    s.quoted_only = s.dirs.n;
+    add_directories(&s, cmd, LAZYCK_ROLE_INCLUDE, "u");
+    add_variable(&s, "CPATH", "u");
+    add_directories(&s, cmd, LAZYCK_ROLE_INCLUDE_SYSTEM, "s");
+    add_variable(&s, is_c ? "C_INCLUDE_PATH" : "CPLUS_INCLUDE_PATH", "s");
+    add_directories(&s, cmd, LAZYCK_ROLE_INCLUDE_AFTER, "s");
+    return s;
 }
 
 // Adds the file if it is new. A file that was known as a system header is added again as a user
@@ -139,23 +121,17 @@ static bool add_header(Search* s, char* path, bool is_system, size_t from) {
              (unsigned long long)place.device, (unsigned long long)place.inode);
     bool is_new;
     size_t* slot = slot_of(s, copy_text(key, strlen(key)), &is_new);
-    if (!is_new && (is_system || !s->headers[*slot].stamp.is_system)) return true;
-    if (!is_new) s->headers[*slot].path = NULL;  // added again at the end, as no system header
-    if (s->n == s->cap) {
-        s->cap = s->cap ? s->cap * 2 : 256;
-        Header* bigger = allocate(s->cap * sizeof *bigger);
-        if (s->n) memcpy(bigger, s->headers, s->n * sizeof *bigger);
-        s->headers = bigger;
-    }
+    if (!is_new && (is_system || !header_at(s, *slot)->stamp.is_system)) return true;
+    if (!is_new) header_at(s, *slot)->path = NULL;  // added again at the end, as no system header
     stamp.is_system = is_system;
-    *slot = s->n;
-    s->headers[s->n++] = (Header){path, stamp, from};
+    *slot = count(s);
+    append(&s->found, &(Header){path, stamp, from}, sizeof(Header));
     return true;
 }
 
 static void search_directories(Search* s, const char* name, size_t from) {
-    for (size_t i = from; i < s->count; i++)
-        if (add_header(s, join_path(s->dirs[i].path, name), s->dirs[i].is_system, i + 1)) return;
+    for (size_t i = from; i < s->dirs.n; i++)
+        if (add_header(s, join_path(s->dirs.v[i] + 1, name), s->dirs.v[i][0] == 's', i + 1)) return;
 }
 
 // Looks up an include. `here` is the directory of the file that has the line, and `next` is the
@@ -195,72 +171,60 @@ static void scan_file(Search* s, const char* path, bool is_system, size_t next) 
 
 // -- kept results ---------------------------------------------------------------------------------
 
+static void append_whole(Buffer* b, const char* text) { append(b, text, strlen(text) + 1); }
+
 static Buffer key_of(const Search* s, const char* cwd) {
     Buffer key = {0};
-    append(&key, cwd, strlen(cwd) + 1);
-    for (size_t i = 0; i < s->count; i++) {
-        append_text(&key, i < s->quoted_only ? "q" : s->dirs[i].is_system ? "s" : "u");
-        append(&key, s->dirs[i].path, strlen(s->dirs[i].path) + 1);
-    }
-    for (size_t i = 0; i < s->n; i++) {
-        if (!s->headers[i].path) continue;
-        append_text(&key, s->headers[i].stamp.is_system ? "S" : "U");
-        append(&key, &s->headers[i].from, sizeof s->headers[i].from);
-        append(&key, s->headers[i].path, strlen(s->headers[i].path) + 1);
+    append_whole(&key, cwd);
+    for (size_t i = 0; i < s->dirs.n; i++) append_whole(&key, s->dirs.v[i]);
+    for (size_t i = 0; i < count(s); i++) {
+        const Header* h = header_at(s, i);
+        if (!h->path) continue;
+        append_text(&key, h->stamp.is_system ? "S" : "U");
+        append(&key, &h->from, sizeof h->from);
+        append_whole(&key, h->path);
     }
     return key;
 }
 
-// Sets `s->headers` to the result kept for `key`. Returns false if there is none, or if a header
-// has changed since.
-static bool recall(Search* s, const char* file, const Buffer* key) {
-    char* data;
-    size_t size;
-    uint64_t key_size, count;
-    if (!read_file(file, &data, &size) || size < sizeof k_magic + 8 || memcmp(data, k_magic, sizeof k_magic))
-        return false;
-    const char *at = data + sizeof k_magic, *end = data + size;
-    memcpy(&key_size, at, 8);
-    at += 8;
-    if (key_size != key->n || (size_t)(end - at) < key->n + 8 || memcmp(at, key->data, key->n)) return false;
-    at += key->n;
-    memcpy(&count, at, 8);
-    at += 8;
-    if (count > (size_t)(end - at) / sizeof(Stamp)) return false;
-    const char* path = at + count * sizeof(Stamp);
-    Header* headers = allocate((count + 1) * sizeof *headers);
-    for (size_t i = 0; i < count; i++) {
-        if (path >= end) return false;
-        headers[i] = (Header){.path = (char*)path};
-        Stamp now;
-        memcpy(&headers[i].stamp, at + i * sizeof(Stamp), sizeof(Stamp));
-        if (!stamp_of(path, &now)) return false;
-        now.is_system = headers[i].stamp.is_system;
-        if (memcmp(&now, &headers[i].stamp, sizeof now)) return false;
-        path += strlen(path) + 1;
+// Returns what the kept file of a search contains.
+static Buffer render(const Search* s, const Buffer* key) {
+    Buffer b = {0}, rows = {0};
+    for (size_t i = 0; i < count(s); i++) {
+        const Header* h = header_at(s, i);
+        if (!h->path) continue;
+        append(&rows, &h->stamp, sizeof h->stamp);
+        append_whole(&rows, h->path);
     }
-    s->headers = headers;
-    s->n = count;
-    return true;
+    uint64_t sizes[] = {key->n, rows.n};
+    append(&b, k_magic, sizeof k_magic);
+    append(&b, sizes, sizeof sizes);
+    append(&b, key->data, key->n);
+    append(&b, rows.data, rows.n);
+    return b;
 }
 
-static void keep(const Search* s, const char* file, const Buffer* key) {
-    Buffer b = {0}, paths = {0};
-    uint64_t key_size = key->n, count = 0;
-    append(&b, k_magic, sizeof k_magic);
-    append(&b, &key_size, 8);
-    append(&b, key->data, key->n);
-    size_t count_at = b.n;
-    append(&b, &count, 8);
-    for (size_t i = 0; i < s->n; i++) {
-        if (!s->headers[i].path) continue;
-        append(&b, &s->headers[i].stamp, sizeof(Stamp));
-        append(&paths, s->headers[i].path, strlen(s->headers[i].path) + 1);
-        count++;
+// Gives `s` the headers that are kept for `key`. Returns false if none are, or if one has changed
+// since.
+static bool recall(Search* s, const char* file, const Buffer* key) {
+    char* data;
+    size_t size, begin = render(&(Search){0}, key).n;
+    if (!read_file(file, &data, &size) || size < begin) return false;
+    Search kept = {0};
+    for (const char *at = data + begin, *end = data + size; at < end; at += strlen(at) + 1) {
+        Stamp before;
+        if ((size_t)(end - at) < sizeof before) return false;
+        memcpy(&before, at, sizeof before);
+        at += sizeof before;
+        Header header = {.path = (char*)at};
+        if (!stamp_of(at, &header.stamp)) return false;
+        header.stamp.is_system = before.is_system;
+        append(&kept.found, &header, sizeof header);
     }
-    memcpy(b.data + count_at, &count, 8);
-    if (paths.n) append(&b, paths.data, paths.n);
-    write_whole(file, &b);  // if this fails, the next blob looks again
+    Buffer now = render(&kept, key);
+    if (now.n != size || memcmp(now.data, data, size)) return false;
+    s->found = kept.found;
+    return true;
 }
 
 static char* file_of(const Conf* conf, const Buffer* key) {
@@ -271,8 +235,10 @@ static char* file_of(const Conf* conf, const Buffer* key) {
     return join_text(conf->headers, name, "");
 }
 
-static void keep_in(const Conf* conf, const Search* s, const Buffer* key) {
-    if (mkdir(conf->headers, 0777) == 0 || errno == EEXIST) keep(s, file_of(conf, key), key);
+static void keep(const Conf* conf, const Search* s, const Buffer* key) {
+    Buffer content = render(s, key);
+    // If this fails, the next blob looks again.
+    if (mkdir(conf->headers, 0777) == 0 || errno == EEXIST) write_whole(file_of(conf, key), &content);
 }
 
 // Appends the lines of a text that could be directives, or continue one.
@@ -303,70 +269,64 @@ static Buffer key_of_question(const Conf* conf, const Command* cmd, const char* 
     if (!read_file(source, &data, &size)) return key;
     for (size_t i = 0; i < sizeof k_telling / sizeof *k_telling; i++)
         if (memmem(data, size, k_telling[i], strlen(k_telling[i]))) return key;
-    append(&key, cwd, strlen(cwd) + 1);
+    append_whole(&key, cwd);
     List question = header_question(conf, cmd);
-    for (size_t i = 0; i < question.n; i++) {
-        const char* word = strcmp(question.v[i], source) ? question.v[i] : "";
-        append(&key, word, strlen(word) + 1);
-    }
+    for (size_t i = 0; i < question.n; i++) append_whole(&key, strcmp(question.v[i], source) ? question.v[i] : "");
     for (size_t i = 0; i < conf->flag_env.n; i++) {
         const char* value = getenv(conf->flag_env.v[i]);
-        append(&key, value ? value : "", value ? strlen(value) + 1 : 1);
+        append_whole(&key, value ? value : "");
     }
-    const char* here = directory_of(source);
-    append(&key, here, strlen(here) + 1);
+    append_whole(&key, directory_of(source));
     append_directives(&key, data, size);
     free(data);
     return key;
 }
 
-// Looks up the compiler's answer for a blob with this key. Returns false if none is kept.
-static bool recall_answer(const Conf* conf, const Buffer* key, List* headers) {
-    Search kept = {0};
-    if (!key->n || !recall(&kept, file_of(conf, key), key)) return false;
-    for (size_t i = 0; i < kept.n; i++) push(headers, kept.headers[i].path);
+// Asks the compiler, and keeps its answer for blobs with this key.
+static bool ask_and_keep(const Conf* conf, const Command* cmd, const char* source, const Buffer* key, List* headers) {
+    if (!ask_headers(conf, cmd, source, headers)) return false;
+    Search found = {0};
+    bool are_there = true;
+    for (size_t i = 0; i < headers->n && are_there; i++) {
+        Header header = {.path = headers->v[i]};
+        are_there = stamp_of(header.path, &header.stamp);
+        append(&found.found, &header, sizeof header);
+    }
+    if (key->n && are_there) keep(conf, &found, key);
     return true;
 }
 
-static bool ask_and_keep(const Conf* conf, const Command* cmd, const char* source, const Buffer* key, List* headers) {
-    if (!ask_headers(conf, cmd, source, headers)) return false;
-    Search kept = {.headers = allocate((headers->n + 1) * sizeof(Header)), .n = headers->n};
-    bool are_there = true;
-    for (size_t i = 0; i < headers->n && are_there; i++) {
-        kept.headers[i] = (Header){.path = (char*)headers->v[i]};
-        are_there = stamp_of(headers->v[i], &kept.headers[i].stamp);
+static List paths_of(const Search* s, bool omits_system_headers) {
+    List paths = {0};
+    for (size_t i = 0; i < count(s); i++) {
+        const Header* h = header_at(s, i);
+        if (h->path && !(omits_system_headers && h->stamp.is_system)) push(&paths, h->path);
     }
-    if (key->n && are_there) keep_in(conf, &kept, key);
-    return true;
+    return paths;
 }
 
 List find_headers(const Conf* conf, const Command* cmd, const char* source, const char* cwd) {
-    Search search;
     const char* dot = strrchr(source, '.');
     bool is_c = cmd->language ? !strcmp(cmd->language, "c") : dot && !strcmp(dot, ".c");
-    begin_search(&search, cmd, is_c);
+    Search search = begin_search(cmd, is_c), answered = {0};
     for (size_t i = 0; i < cmd->includes.n; i++) {
         Include forced = {cmd->includes.v[i] + 1, true, false};
         if (cmd->includes.v[i][0] == LAZYCK_ROLE_INCLUDE_FILE) resolve(&search, &forced, "", false, 0);
     }
     scan_file(&search, source, false, 0);
-    Buffer key = key_of(&search, cwd);
-    Buffer question = key_of_question(conf, cmd, source, cwd);
-    List found = {0};
-    bool is_known = search.n && recall(&search, file_of(conf, &key), &key);
-    if ((!is_known || cmd->has_other_includes) && recall_answer(conf, &question, &found)) return found;
-    if (search.n && !is_known) {
-        for (size_t i = 0; i < search.n; i++) {
-            Header header = search.headers[i];
+    Buffer key = key_of(&search, cwd), question = key_of_question(conf, cmd, source, cwd);
+    bool is_known = count(&search) && recall(&search, file_of(conf, &key), &key);
+    if ((!is_known || cmd->has_other_includes) && question.n && recall(&answered, file_of(conf, &question), &question))
+        return paths_of(&answered, false);
+    if (count(&search) && !is_known) {
+        for (size_t i = 0; i < count(&search); i++) {
+            Header header = *header_at(&search, i);  // the search goes on to append others
             if (header.path) scan_file(&search, header.path, header.stamp.is_system, header.from);
         }
-        if (!search.lacks_names) keep_in(conf, &search, &key);
+        if (!search.lacks_names) keep(conf, &search, &key);
     }
     bool is_whole = !search.lacks_names && !cmd->has_other_includes;
-    if (!is_whole && ask_and_keep(conf, cmd, source, &question, &found)) return found;
-    for (size_t i = 0; i < search.n; i++) {
-        const Header* h = &search.headers[i];
-        if (h->path && !(cmd->omits_system_headers && h->stamp.is_system)) push(&found, h->path);
-    }
-    return found;
+    List told = {0};
+    if (!is_whole && ask_and_keep(conf, cmd, source, &question, &told)) return told;
+    return paths_of(&search, cmd->omits_system_headers);
 }

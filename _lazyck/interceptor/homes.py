@@ -53,9 +53,7 @@ def on_path(home: str, env: Mapping[str, str]) -> set[str]:
     """Return the names in `home/bin` that PATH finds elsewhere: a `bin` that comes first on PATH
     must not hold them.
     """
-    if is_system(home):
-        return {e.name for e in Path(home, "bin").iterdir()}
-    return {e.name for e in Path(home, "bin").iterdir() if _found_elsewhere(e, env)}
+    return {e.name for e in Path(home, "bin").iterdir() if is_system(home) or _found_elsewhere(e, env)}
 
 
 def hides_nothing(home: Path, tools: Iterable[str], env: Mapping[str, str]) -> bool:

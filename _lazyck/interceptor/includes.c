@@ -1,6 +1,7 @@
 // Finds the `#include` lines of a C or C++ text. Conditionals are not evaluated. A line that the
 // compiler would skip adds a header too many, which costs at worst a needless rebuild.
 #define _GNU_SOURCE  // memmem
+#include <ctype.h>
 #include <string.h>
 
 #include "shim.h"
@@ -66,21 +67,15 @@ static void skip_blanks(Scanner* s, bool lines) {
     }
 }
 
-static bool is_name_character(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+static bool is_name_character(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 // Returns whether the quote at `p` follows R, uR, u8R, UR or LR, and these are not the end of a
 // longer name.
 static bool is_raw(const char* begin, const char* p) {
     if (p == begin || p[-1] != 'R') return false;
-    const char* q = p - 1;
-    if (q > begin && (q[-1] == 'u' || q[-1] == 'U' || q[-1] == 'L')) {
-        q--;
-    } else if (q - begin >= 2 && q[-1] == '8' && q[-2] == 'u') {
-        q -= 2;
-    }
-    return q == begin || !is_name_character(q[-1]);
+    const char* name = p;
+    while (name > begin && is_name_character(name[-1])) name--;
+    return strstr(" R uR u8R UR LR ", join_text(" ", copy_text(name, (size_t)(p - name)), " "));
 }
 
 static bool skip_raw_string(Scanner* s) {

@@ -31,8 +31,6 @@ static bool open_view(const char* path, View* view) {
     return good;
 }
 
-static void close_view(View* view) { munmap((void*)view->data, view->size); }
-
 static bool section_at(View v, const Elf64_Ehdr* eh, uint64_t index, Elf64_Shdr* out) {
     if (eh->e_shoff > v.size || index > (v.size - eh->e_shoff) / sizeof *out) return false;
     uint64_t at = eh->e_shoff + index * sizeof *out;
@@ -60,6 +58,10 @@ static bool is_deferred_object(View v) {
     return names.sh_size && memmem(v.data + names.sh_offset, names.sh_size, k_section, sizeof k_section);
 }
 
+static bool is_deferred_file(const char* path, bool is_member);
+
+static size_t number_in(const char* field, size_t size) { return strtoul(copy_text(field, size), NULL, 10); }
+
 // Checks a member of a thin archive. Its name is in the table of long names at `offset`, and is
 // relative to the archive.
 static bool is_deferred_member(const char* archive, View names, size_t offset) {
@@ -68,13 +70,8 @@ static bool is_deferred_member(const char* archive, View names, size_t offset) {
     const char* end = memchr(name, '\n', names.size - offset);
     if (!end || end == name) return false;
     char* text = copy_text(name, (size_t)(end - name) - (end[-1] == '/'));
-    const char* slash = strrchr(archive, '/');
-    if (*text != '/' && slash) text = join_text(copy_text(archive, (size_t)(slash - archive)), "/", text);
-    View v;
-    if (!open_view(text, &v)) return false;
-    bool found = is_deferred_object(v);
-    close_view(&v);
-    return found;
+    if (*text != '/' && strchr(archive, '/')) text = join_text(directory_of(archive), "/", text);
+    return is_deferred_file(text, true);
 }
 
 static bool is_deferred_archive(const char* path, View v, bool thin) {
@@ -83,15 +80,12 @@ static bool is_deferred_archive(const char* path, View v, bool thin) {
         struct ar_hdr header;
         memcpy(&header, v.data + at, sizeof header);
         if (memcmp(header.ar_fmag, ARFMAG, 2)) return false;
-        char digits[sizeof header.ar_size + 1] = {0};
-        memcpy(digits, header.ar_size, sizeof header.ar_size);
-        size_t size = strtoul(digits, NULL, 10);
+        size_t size = number_in(header.ar_size, sizeof header.ar_size);
         at += sizeof header;
         bool is_index = header.ar_name[0] == '/' && (header.ar_name[1] < '0' || header.ar_name[1] > '9');
         if (thin && !is_index) {
-            char number[sizeof header.ar_name + 1] = {0};
-            memcpy(number, header.ar_name + 1, sizeof header.ar_name - 1);
-            if (header.ar_name[0] == '/' && is_deferred_member(path, names, strtoul(number, NULL, 10))) return true;
+            size_t offset = number_in(header.ar_name + 1, sizeof header.ar_name - 1);
+            if (header.ar_name[0] == '/' && is_deferred_member(path, names, offset)) return true;
             continue;  // no data follows
         }
         if (size > v.size - at) return false;
@@ -103,51 +97,40 @@ static bool is_deferred_archive(const char* path, View v, bool thin) {
     return false;
 }
 
-static bool is_deferred_file(const char* path) {
+static bool is_deferred_file(const char* path, bool is_member) {
     View v;
     if (!open_view(path, &v)) return false;
     bool is_thin = !memcmp(v.data, "!<thin>\n", SARMAG), is_archive = is_thin || !memcmp(v.data, ARMAG, SARMAG);
-    bool found = is_archive ? is_deferred_archive(path, v, is_thin) : is_deferred_object(v);
-    close_view(&v);
+    bool found = is_archive && !is_member ? is_deferred_archive(path, v, is_thin) : is_deferred_object(v);
+    munmap((void*)v.data, v.size);
     return found;
 }
 
 // Looks up `-lname`. The linker takes the first directory that has either file, and prefers the
 // shared library there.
-static bool is_deferred_library(const Command* cmd, const List* dirs, const char* name) {
-    for (size_t i = 0; i < dirs->n; i++) {
-        const char* dir = dirs->v[i];
+static bool is_deferred_library(const Command* cmd, const char* name) {
+    for (size_t i = 0; i < cmd->library_dirs.n; i++) {
+        const char* dir = cmd->library_dirs.v[i];
         if (name[0] == ':') {
-            if (is_deferred_file(join_text(dir, "/", name + 1))) return true;
+            if (is_deferred_file(join_text(dir, "/", name + 1), false)) return true;
             continue;
         }
         char* stem = join_text(dir, "/lib", name);
         if (!cmd->links_statically && !access(join_text(stem, ".so", ""), F_OK)) return false;
         char* archive = join_text(stem, ".a", "");
-        if (!access(archive, F_OK)) return is_deferred_file(archive);
+        if (!access(archive, F_OK)) return is_deferred_file(archive, false);
     }
     return false;
 }
 
-// Returns where `-l` looks: the command's own directories, then those of LIBRARY_PATH.
-static List library_dirs(const Command* cmd) {
-    List dirs = {0};
-    for (size_t i = 0; i < cmd->library_dirs.n; i++) push(&dirs, cmd->library_dirs.v[i]);
-    for (const char* text = getenv("LIBRARY_PATH"); text && *text;) {
-        size_t n = strcspn(text, ":");
-        if (n) push(&dirs, copy_text(text, n));
-        text += n + (text[n] == ':');
-    }
-    return dirs;
-}
-
-bool has_deferred_input(const Command* cmd) {
+bool has_deferred_input(Command* cmd) {
     for (size_t i = 0; i < cmd->inputs.n; i++)
-        if (is_deferred_file(cmd->inputs.v[i])) return true;
+        if (is_deferred_file(cmd->inputs.v[i], false)) return true;
     for (size_t i = 0; i < cmd->linker_words.n; i++)
-        if (cmd->linker_words.v[i][0] != '-' && is_deferred_file(cmd->linker_words.v[i])) return true;
-    List dirs = library_dirs(cmd);
+        if (cmd->linker_words.v[i][0] != '-' && is_deferred_file(cmd->linker_words.v[i], false)) return true;
+    for (char** dir = split(getenv("LIBRARY_PATH"), ":"); *dir; dir++)
+        if (**dir) push(&cmd->library_dirs, *dir);
     for (size_t i = 0; i < cmd->libraries.n; i++)
-        if (is_deferred_library(cmd, &dirs, cmd->libraries.v[i])) return true;
+        if (is_deferred_library(cmd, cmd->libraries.v[i])) return true;
     return false;
 }

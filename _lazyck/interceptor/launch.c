@@ -11,44 +11,20 @@
 
 #include "shim.h"
 
-static const char* name_of(const char* path) {
-    const char* slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 // Returns the path of `name` in PATH, or NULL.
 static const char* find_program(const char* name) {
     if (strchr(name, '/')) return name;
-    const char* path = getenv("PATH");
-    while (path && *path) {
-        size_t n = strcspn(path, ":");
-        char* file = join_text(n ? copy_text(path, n) : ".", "/", name);
+    for (char** dir = split(getenv("PATH"), ":"); *dir; dir++) {
+        char* file = join_text(**dir ? *dir : ".", "/", name);
         if (!access(file, X_OK)) return file;
-        path += n + (path[n] == ':');
     }
     return NULL;
-}
-
-// Returns the configuration beside `program` if it is a shim, or NULL.
-static const char* conf_beside(const char* program) {
-    const char* slash = strrchr(program, '/');
-    if (!slash) return NULL;
-    char* dir = copy_text(program, (size_t)(slash - program));
-    char* file = join_text(dir, "/.lazyck/", join_text(slash + 1, ".conf", ""));
-    return access(file, R_OK) ? NULL : file;
 }
 
 static const char* conf_for(const Conf* conf, const char* program) {
     for (size_t i = 0; i + 1 < conf->launch.n; i += 2)
         if (!fnmatch(conf->launch.v[i], name_of(program), 0)) return conf->launch.v[i + 1];
     return NULL;
-}
-
-static void put_before(List* list, const List* words) {
-    List all = {0};
-    for (size_t i = 0; i < words->n; i++) push(&all, words->v[i]);
-    for (size_t i = 0; i < list->n; i++) push(&all, list->v[i]);
-    *list = all;
 }
 
 static bool take_conf(Conf* conf, const char* path) {
@@ -78,10 +54,11 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
     const char* program = found ? found : **args;
     ++*args;
     char* real = realpath(program, NULL);
-    const char* beside = conf_beside(program);
-    if (!beside && real) beside = conf_beside(real);
-    if (beside && take_conf(conf, beside)) {
-        if (conf->real.n == conf->compiler.n) put_before(&conf->real, &before);
+    if (take_conf(conf, conf_of(program)) || (real && take_conf(conf, conf_of(real)))) {
+        if (conf->real.n == conf->compiler.n) {
+            for (size_t i = 0; i < conf->real.n; i++) push(&before, conf->real.v[i]);
+            conf->real = before;
+        }
         return true;
     }
     const char *tool = name_of(program), *path = conf_for(&launcher, program);
@@ -92,18 +69,20 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
         // the shim of that name knows.
         Conf own;
         path = NULL;
-        for (size_t i = 0; i < launcher.shim_dirs.n && !path; i++)
-            path = conf_beside(join_text(launcher.shim_dirs.v[i], "/", tool));
-        if (path && load_conf(&own, path)) compiler = own.compiler;
+        for (size_t i = 0; i < launcher.shim_dirs.n && !path; i++) {
+            const char* place = conf_of(join_text(launcher.shim_dirs.v[i], "/", tool));
+            if (!load_conf(&own, place)) continue;
+            path = place;
+            compiler = own.compiler;
+        }
     }
     bool known = !(must_exist && access(program, X_OK)) && take_conf(conf, path);
     conf->is_launched = true;
     if (known && !*conf->target) conf->target = tool;
     conf->tool = tool;
     conf->compiler = compiler;
-    conf->real = (List){0};
-    push(&conf->real, program);
-    put_before(&conf->real, &before);
+    push(&before, program);
+    conf->real = before;
     return known;
 }
 
@@ -128,11 +107,10 @@ char* launcher_conf(const char* self, const char** compiler) {
 // first word in its own name. Returns NULL if the program is not a compiler that lazyck knows, or
 // is a shim.
 const char* shim_by_path(const Conf* conf, const char* program) {
-    const char* links = strrchr(conf->links, '/');  // `by-path` is beside it
-    char* tmp = copy_text(conf->links, (size_t)(links - conf->links));
+    char* tmp = directory_of(conf->links);
     Conf launcher;
     const char* path = find_program(program);
-    if (!path || *path != '/' || access(path, X_OK) || conf_beside(path)) return NULL;
+    if (!path || *path != '/' || access(path, X_OK) || !access(conf_of(path), R_OK)) return NULL;
     if (!load_conf(&launcher, join_text(tmp, k_launcher, "")) || !conf_for(&launcher, path)) return NULL;
     char* shim = join_text(tmp, "/by-path", path);
     if (!access(shim, X_OK)) return shim;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,24 +32,18 @@ static void check_depth(const Conf* conf) {
 }
 
 static void clean_path(const Conf* conf) {
-    const char* path = getenv("PATH");
-    if (!path) return;
+    if (!getenv("PATH")) return;
     Buffer b = {0};
-    append(&b, "", 0);
-    bool first = true;
-    for (;;) {
-        size_t n = strcspn(path, ":");
-        char* dir = copy_text(path, n);
-        while (n > 1 && dir[n - 1] == '/') dir[--n] = 0;
-        if (!holds(&conf->shim_dirs, dir)) {
-            if (!first) append_text(&b, ":");
-            append_text(&b, map_text(&conf->path_map, dir));
-            first = false;
-        }
-        path += strcspn(path, ":");
-        if (!*path++) break;
+    const char* lead = "";
+    for (char** dir = split(getenv("PATH"), ":"); *dir; dir++) {
+        size_t n = strlen(*dir);
+        while (n > 1 && (*dir)[n - 1] == '/') (*dir)[--n] = 0;
+        if (holds(&conf->shim_dirs, *dir)) continue;
+        append_text(&b, lead);
+        append_text(&b, map_text(&conf->path_map, *dir));
+        lead = ":";
     }
-    setenv("PATH", b.data, 1);
+    setenv("PATH", text_of(&b), 1);
 }
 
 void clean_environment(const Conf* conf) {
@@ -91,7 +86,10 @@ bool read_output(char** argv, int stream, const Conf* asking, Buffer* out, int* 
     int ends[2];
     char part[1 << 16];
     if (pipe(ends)) return false;
+    // A build tool may ignore the end of its children. The system would then forget the status.
+    void (*before)(int) = signal(SIGCHLD, SIG_DFL);
     pid_t child = fork();
+    if (child <= 0) signal(SIGCHLD, before);
     if (child < 0) return false;
     if (!child) {
         int nothing = asking ? open("/dev/null", O_RDWR) : -1;
@@ -129,44 +127,30 @@ static bool is_asked_for_its_steps(const Conf* conf) {
            !fnmatch("*/CMakeFiles/*/CompilerId*", cwd, 0);
 }
 
-// Appends a line of nvcc's output. The first word of a step, `#$ "/usr/bin"/g++ …`, is replaced by
-// a shim's path if it is a host compiler.
-static void append_step(const Conf* conf, Buffer* out, const char* line, size_t size) {
-    static const char k_mark[] = "#$ ";
+// Returns a line of nvcc's output. The first word of a step, `#$ "/usr/bin"/g++ …`, is replaced by a
+// shim's path if it is a host compiler.
+static const char* with_shim(const Conf* conf, const char* line) {
     Buffer word = {0};
-    append(&word, "", 0);
-    const char *p = line + sizeof k_mark - 1, *end = line + size;
-    if (size >= sizeof k_mark && !memcmp(line, k_mark, sizeof k_mark - 1)) {
-        for (bool quoted = false; p < end && (quoted || (*p != ' ' && *p != '\n')); p++) {
-            if (*p == '"')
-                quoted = !quoted;
-            else
-                append(&word, p, 1);
-        }
+    if (strncmp(line, "#$ ", 3)) return line;
+    const char* p = line + 3;
+    for (bool quoted = false; *p && (quoted || *p != ' '); p++) {
+        if (*p == '"')
+            quoted = !quoted;
+        else
+            append(&word, p, 1);
     }
     const char* shim = word.n ? shim_by_path(conf, word.data) : NULL;
-    if (!shim) {
-        append(out, line, size);
-        return;
-    }
-    append_text(out, k_mark);
-    append_text(out, join_text("\"", shim, "\""));
-    append(out, p, (size_t)(end - p));
+    return shim ? join_text("#$ \"", shim, join_text("\"", p, "")) : line;
 }
 
 // Runs the real nvcc, and replaces its host compilers in its output by shims, however these
 // compilers are chosen: by PATH, options, variables, or nvcc.profile.
 static _Noreturn void answer_for(const Conf* conf, char** argv) {
-    Buffer said = {0}, out = {0};
+    Buffer said = {0};
     int status = 0;
     if (!read_output(argv, STDERR_FILENO, NULL, &said, &status)) start(argv);
-    for (size_t at = 0; at < said.n;) {
-        const char* newline = memchr(said.data + at, '\n', said.n - at);
-        size_t size = newline ? (size_t)(newline - said.data) - at + 1 : said.n - at;
-        append_step(conf, &out, said.data + at, size);
-        at += size;
-    }
-    fwrite(out.data, 1, out.n, stderr);
+    for (char** line = split(said.data, "\n"); *line; line++)
+        fprintf(stderr, "%s%s", with_shim(conf, *line), line[1] ? "\n" : "");
     fflush(stderr);
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
@@ -182,5 +166,6 @@ void run_real(const Conf* conf, char* const* args) {
 
 void run_postbuild(const Conf* conf, const char* record) {
     clean_environment(conf);
+    signal(SIGCHLD, SIG_DFL);  // else Python takes every compile for a successful one
     start((char*[]){(char*)conf->python, "-I", "-c", (char*)conf->bootstrap, (char*)record, NULL});
 }

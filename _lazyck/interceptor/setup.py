@@ -14,9 +14,9 @@ import lazyck
 from _lazyck import proc
 from _lazyck.errors import ToolchainError, UsageError
 from _lazyck.files import encode, write_if_different
-from _lazyck.interceptor import homes, launch, shims
-from _lazyck.interceptor.conf import SharedConf, ShimConf
-from _lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup, tool_names
+from _lazyck.interceptor import homes, shims
+from _lazyck.interceptor.shims import SharedConf, ShimConf
+from _lazyck.toolchains import ALL, CUDA, HOST, Found, Toolchain, by_name, cuda_places, lookup
 from _lazyck.toolchains.base import target
 
 _NO_CACHES = ("CCACHE_DISABLE", "SCCACHE_NO_CACHE", "SCCACHE_RECACHE")
@@ -53,8 +53,10 @@ class _Plan:
     def add(self, directory: Path, toolchain: Toolchain, real: tuple[str, ...], tool: str = "") -> Path:
         compiler = lookup.without_launchers(real)
         name = tool or Path(compiler[0]).name
-        target = _target(compiler, toolchain)
-        self.shims.append((directory, ShimConf(name, toolchain, real, compiler, target)))
+        machine = platform.machine()  # of hipcc and nvcc, unless an option says otherwise
+        if not toolchain.home_env:
+            machine = target(compiler) or lookup.target_of(Path(compiler[0]).name) or machine
+        self.shims.append((directory, ShimConf(name, toolchain, real, machine)))
         return directory / name
 
 
@@ -90,13 +92,17 @@ def set_up(
     for f in with_home:
         plan_home(plan, tmp, f, with_home, env)
     plan_variables(plan, tmp, found, env)
-    plan.set_env.update(launch.variables(tmp / "bin", env))
+    plan.set_env.update(shims.launcher_variables(tmp / "bin", env))
     shared = replace(shared_conf(plan, tmp, found, blobs, python, env), with_units=with_units)
     program = shims.build_shim(tmp, given)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
-    launch.write_include(launch.install(program, tmp / "bin", chosen_toolchains(toolchain_choice), shared), tmp)
-    launch.renew(program, tmp)
+    launcher = shims.install_launcher(program, tmp / "bin", chosen_toolchains(toolchain_choice), shared)
+    write_if_different(tmp / "lazyck.cmake", encode(shims.INCLUDE_TEXT.format(program=launcher)))
+    # A build tree that was configured before refers to shims that calls have made for compilers by
+    # their paths (`shim_by_path` in launch.c).
+    for old in [path for path in (tmp / "by-path").rglob("*") if path.is_file()]:
+        shims.replace_program(program, old)
     for file in (shared.log, shared.compiles):
         Path(file).unlink(missing_ok=True)
     if verbose:
@@ -126,7 +132,7 @@ def set_up_launcher(
     listed = tmp / "sources"
     write_if_different(listed, b"".join(encode(s) + b"\0" for s in sources))
     shared = replace(shared_conf(_Plan(), tmp, found, (), python, env), listed=str(listed))
-    launch.install(shims.build_shim(programs, given), tmp / "bin", chosen_toolchains(toolchain_choice), shared)
+    shims.install_launcher(shims.build_shim(programs, given), tmp / "bin", chosen_toolchains(toolchain_choice), shared)
     for file in (shared.log, shared.compiles):
         Path(file).unlink(missing_ok=True)
     return found
@@ -148,7 +154,7 @@ def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
     if choice != "auto" and all(f.toolchain.name != choice for f in found):
         toolchain = by_name(choice)
         raise ToolchainError(
-            f"no {choice} toolchain found (looked at {toolchain.searched()})",
+            f"no {choice} toolchain found (looked at {toolchain.searched})",
             f"install it, or set {(*toolchain.home_env, *toolchain.compiler_env)[0]} to where it is",
         )
     return tuple(found)
@@ -156,10 +162,9 @@ def find_toolchains(choice: str, env: Mapping[str, str]) -> tuple[Found, ...]:
 
 def plan_on_path(plan: _Plan, tmp: Path, toolchain: Toolchain, env: Mapping[str, str]) -> None:
     """Plan shims for a toolchain's compilers on PATH, under the names that they have there."""
-    wanted = [*toolchain.tools, *toolchain.versioned(env)]
+    wanted = [*toolchain.tools, *(lookup.host_names(env) if toolchain is HOST else ())]
     for variable in toolchain.compiler_env:
-        words = lookup.without_launchers(lookup.resolve(variable, env))
-        wanted += [Path(w).name for w in words[:1]]
+        wanted += [Path(w).name for w in lookup.compiler_of(variable, env)[:1]]
     taken = {s.tool for d, s in plan.shims if d == tmp / "bin"}
     for name in dict.fromkeys(wanted):
         path = lookup.which(name, env)
@@ -262,8 +267,10 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
         words = (lookup.resolve(variable, env) or plan.implied.get(variable, ())) if toolchain in present else ()
         if words and toolchain is CUDA and not cuda_places.is_nvcc(lookup.without_launchers(words)):
             toolchain = HOST  # clang, whose shim passes CUDA on, with the reason
-        if not words and variable == "CXX" and toolchain in present and not _is_elsewhere(variable, env):
-            words = present[toolchain].compiler
+        if not words and variable == "CXX" and toolchain in present:
+            # If it names a missing program, the build reports the error itself.
+            named = env.get(variable, "").strip()
+            words = present[toolchain].compiler if not named or lookup.is_shim(named) else ()
         if not words:
             continue
         same = [d / s.tool for d, s in plan.shims if s.real == words and toolchain is not HOST]
@@ -278,27 +285,13 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
     plan.set_env.update((name, "1") for name in _NO_CACHES if not env.get(name))
 
 
-def _target(compiler: tuple[str, ...], toolchain: Toolchain) -> str:
-    if toolchain.home_env:  # hipcc and nvcc make code for the machine that they run on, unless an option says otherwise
-        return platform.machine()
-    return target(compiler) or tool_names.target_of(Path(compiler[0]).name) or platform.machine()
-
-
-def _is_elsewhere(variable: str, env: Mapping[str, str]) -> bool:
-    """Return whether the variable names a missing program. The build then reports the error
-    itself.
-    """
-    text = env.get(variable, "").strip()
-    return bool(text) and not lookup.is_shim(text)
-
-
 def shared_conf(
     plan: _Plan, tmp: Path, found: Sequence[Found], blobs: Sequence[str], python: str, env: Mapping[str, str]
 ) -> SharedConf:
     """Return what every shim needs to know about the others."""
-    paths = {str(d / s.tool): s.compiler[0] for d, s in plan.shims if not _is_in(d, plan.home_map)}
-    path_map = tuple({**paths, **plan.home_map}.items())
-    package = str(Path(lazyck.__file__).parent.parent)
+    apart = [(d, s) for d, s in plan.shims if not any(d.is_relative_to(home) for home in plan.home_map)]
+    paths = {str(d / s.tool): s.compiler[0] for d, s in apart}
+    variables = (name for t in ALL for name in (*t.compiler_env, *t.home_env, *t.flag_env))
     return SharedConf(
         blobs=tuple(blobs),
         log=str(tmp / "intercept.log"),
@@ -306,22 +299,13 @@ def shared_conf(
         headers=str(tmp / "headers"),
         links=str(tmp / "links"),
         python=python,
-        bootstrap=bootstrap(package, sys.path),
-        path_map=path_map,
-        env_names=tuple(dict.fromkeys((*variable_names(), *_PASSED_ON))),
+        bootstrap=bootstrap(str(Path(lazyck.__file__).parent.parent), sys.path),
+        path_map=tuple({**paths, **plan.home_map}.items()),
+        env_names=tuple(dict.fromkeys((*variables, *_PASSED_ON))),
         restore=tuple((name, value, env.get(name, "")) for name, value in plan.set_env.items()),
         pass_when={f.toolchain.name: f.toolchain.pass_when(f, env) for f in found},
         shim_dirs=tuple(dict.fromkeys(str(d) for d, _ in plan.shims)),
     )
-
-
-def _is_in(directory: Path, parents: Mapping[str, str]) -> bool:
-    return any(directory.is_relative_to(p) for p in parents)
-
-
-def variable_names() -> list[str]:
-    """Return every variable in which a compiler may get a shim's path."""
-    return [name for t in ALL for name in (*t.compiler_env, *t.home_env, *t.flag_env)]
 
 
 def bootstrap(package: str, path: Sequence[str]) -> str:

@@ -24,8 +24,7 @@ static char* conf_path(const char** compiler) {
     const char* self = own_path();
     if (!self) return NULL;
     char* of_launcher = launcher_conf(self, compiler);
-    if (of_launcher) return of_launcher;
-    return join_text(directory_of(self), "/.lazyck/", join_text(strrchr(self, '/') + 1, ".conf", ""));
+    return of_launcher ? of_launcher : conf_of(self);
 }
 
 static int fail_to_write(const Conf* conf, Verdict* verdict, const char* path) {
@@ -62,8 +61,8 @@ static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, c
     run_postbuild(conf, path);
 }
 
-// Handles `lazyck-launch --defer <compiler> <words>`: defers, or prints why not, and never runs the
-// compiler.
+// Handles `lazyck-launch --defer <output> <compiler> <words>`: defers, or prints why not, and never
+// runs the compiler.
 static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
     if (verdict->action != k_defer) {
         // a blob too: the real compiler would report that its source is missing
@@ -83,14 +82,14 @@ static Verdict unknown_compiler(const Conf* conf, char* const* args) {
     char cwd[PATH_MAX];
     Verdict verdict = {.reason = "unknown-compiler"};
     for (; getcwd(cwd, sizeof cwd) && *args; args++)
-        if (is_blob(conf, *args, cwd) && !verdict.blobs++) verdict.source = *args;
+        if (is_blob(conf, absolute_path(cwd, *args), *args) && !verdict.blobs++) verdict.source = *args;
     return verdict;
 }
 
 // Warns about a blob that is compiled now. If blobs are named one by one, no summary at the end
 // lists them.
 static void say_passed(const Conf* conf, const Verdict* verdict) {
-    if (!conf->listed || !*conf->listed || !verdict->blobs) return;
+    if (!*conf->listed || !verdict->blobs) return;
     fprintf(stderr, "lazyck: warning: %s is compiled now instead of at its first call: %s\n", verdict->source,
             verdict->reason);
 }
@@ -121,6 +120,7 @@ int main(int argc, char** argv) {
         bool sees_links = runs_nothing = *args && !strcmp(*args, "--defer");
         if (!sees_links) sees_links = *args && !strcmp(*args, "--links");
         if (sees_links) args++;
+        if (runs_nothing && *args) cmd.other_output = *args++;
         if (!*args) return usage();
         if (!become_compiler(&conf, &args, runs_nothing)) {
             Verdict unknown = unknown_compiler(&conf, args);

@@ -5,8 +5,7 @@
 //   words.c     response files
 //   classify.c  command line → action and reason; touches no file but the source
 //   inputs.c    recognizes deferred objects and archives with such objects
-//   record.c    the record of a call, the list of compiles, the log
-//   object.c    the deferred object
+//   record.c    the record of a call, the deferred object, the list of compiles, the log
 //   depfile.c   the rule that names what a blob reads, written or asked of the compiler; headers.c
 //               finds the headers, includes.c reads `#include` lines
 //   launch.c    a compiler that is named by its path, behind `lazyck-launch`
@@ -29,41 +28,20 @@ typedef struct {
     size_t n, cap;
 } Buffer;
 
-// Holds one line of the option table.
+// Says what a word is by the option table. A word without a rule is a flag.
 typedef struct {
-    char mode;  // LAZYCK_MODE_...
-    char role;  // LAZYCK_ROLE_...
-    const char* text;
-    size_t size;
-    const char* reason;
+    char mode, role;                    // LAZYCK_MODE_..., LAZYCK_ROLE_...
+    const char *text, *reason, *value;  // `value` is what follows the text in the word
 } Rule;
 
+// Holds what set-up left beside the shim. shims.py says what the texts and lists are.
 typedef struct {
-    const char *tool, *toolchain, *target, *log, *compiles, *headers, *links, *python, *bootstrap;
-    const char* traits;  // see the k_trait_ constants
-    const char* listed;  // file with the paths of blobs, each followed by a NUL; empty: only globs decide
-    List real;           // argv prefix that runs in the shim's place
-    List compiler;       // this prefix without compiler caches, for records
-    List blobs;          // globs
-    List suffixes;       // pairs: suffix, toolchain; or `!` and the reason to pass such a source on
-    List languages;      // pairs: value of -x, toolchain or `!` and the reason
-    List flag_env, option_env;
-    List path_map;   // pairs: path of a shim or shim home, path that it stands for
-    List env_names;  // variables to which path_map applies
-    List restore;    // triples: variable, value that set-up gave it, previous value (empty: unset)
-    List shim_dirs;  // to be removed from PATH
-    List pass_when;  // triples: variable, value (empty: unset), reason to pass a compile on
-    List launch;     // for `lazyck-launch` only; pairs: glob for a compiler's name, its configuration
-    List launchers;  // names of programs that may precede a compiler
-    Rule* rules;
-    size_t rule_count;
     bool is_launched, sees_links;  // behind `lazyck-launch`; with --links, links come by it too
+#define LAZYCK_TEXT(name) const char* name;
+#define LAZYCK_LIST(name) List name;
+    LAZYCK_SHIM_TEXTS(LAZYCK_TEXT)
+    LAZYCK_SHIM_LISTS(LAZYCK_LIST)
 } Conf;
-
-// Lists the characters that `traits` may contain.
-enum {
-    k_trait_lists = 'l',  // options that name directories or headers take several, separated by commas
-};
 
 enum Action { k_pass, k_defer, k_link };
 
@@ -77,6 +55,7 @@ typedef struct {
     List includes;  // directories and forced headers, each after the letter of its role
     List sources;   // sources that it compiles, absolute
     const char *output, *language, *depfile, *host_compiler, *target;
+    const char* other_output;               // the output if the words name none; empty or NULL if unknown
     const char *refusal, *compile_refusal;  // reason codes, or NULL
     bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
     bool has_other_includes;  // options may lead to headers in a way that the shim does not follow
@@ -108,32 +87,34 @@ void* allocate(size_t size);
 char* copy_text(const char* text, size_t size);
 char* join_text(const char* a, const char* b, const char* c);
 char* directory_of(const char* path);  // without the slash at its end; empty if there is none
+const char* name_of(const char* path);
+char* conf_of(const char* program);                      // where its configuration is if it is a shim
+char** split(const char* text, const char* separators);  // the parts, then NULL; an empty text has none
 void push(List* list, const char* word);
 bool holds(const List* list, const char* text);
 void append(Buffer* b, const void* data, size_t size);
 void append_text(Buffer* b, const char* text);
+char* text_of(const Buffer* b);
 bool read_file(const char* path, char** data, size_t* size);
 bool load_conf(Conf* conf, const char* path);
 
 // words.c
-const Rule* find_rule(const Conf* conf, const char* word);
+Rule find_rule(const Conf* conf, const char* word);
 bool expand_words(const Conf* conf, char* const* argv, List* out);
 
 // classify.c
 Verdict classify(const Conf* conf, Command* cmd, const char* cwd);
-bool is_blob(const Conf* conf, const char* given, const char* cwd);
+bool is_blob(const Conf* conf, const char* source, const char* given);
 char* absolute_path(const char* cwd, const char* path);
 
 // inputs.c
-bool has_deferred_input(const Command* cmd);
+bool has_deferred_input(Command* cmd);
 
 // record.c
 Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd);
 void list_compiles(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd);
 void write_log(const Conf* conf, const char* action, const Verdict* verdict, long microseconds);
 char* map_text(const List* pairs, const char* text);
-
-// object.c
 uint16_t machine_of(const char* triple);
 bool write_object(const char* path, const Buffer* record, uint16_t machine);
 bool write_whole(const char* path, const Buffer* content);

@@ -9,15 +9,16 @@
 // Returns the rule for a word. An exact text wins over a prefix, and a longer prefix over a shorter
 // one. There are a few hundred rules and a few dozen words: the comparison of two characters first
 // keeps this below the cost of one system call.
-const Rule* find_rule(const Conf* conf, const char* word) {
-    const Rule* best = NULL;
-    for (size_t i = 0; i < conf->rule_count; i++) {
-        const Rule* r = &conf->rules[i];
-        if (word[0] != r->text[0] || word[1] != r->text[1]) continue;
-        if (r->mode == LAZYCK_MODE_PREFIX) {
-            if (!strncmp(word, r->text, r->size) && (!best || r->size > best->size)) best = r;
-        } else if (!strcmp(word, r->text)) {
-            return r;
+Rule find_rule(const Conf* conf, const char* word) {
+    Rule best = {LAZYCK_MODE_EXACT, LAZYCK_ROLE_FLAG, "", "", ""};
+    for (char** row = conf->rules.v; row < conf->rules.v + conf->rules.n; row += 3) {
+        const char *kind = row[0], *text = row[1];
+        if (word[0] != text[0] || word[1] != text[1]) continue;
+        size_t size = strlen(text);
+        if (kind[0] != LAZYCK_MODE_PREFIX) {
+            if (!strcmp(word, text)) return (Rule){kind[0], kind[1], text, row[2], ""};
+        } else if (!strncmp(word, text, size) && size > strlen(best.text)) {
+            best = (Rule){kind[0], kind[1], text, row[2], word + size};
         }
     }
     return best;
@@ -34,7 +35,6 @@ static void split_file(const char* p, const char* end, List* out, bool is_nvcc) 
         while (p < end && is_blank(*p)) p++;
         if (p == end) return;
         Buffer word = {0};
-        append(&word, "", 0);
         char quote = 0;
         for (; p < end && (quote || !is_blank(*p)); p++) {
             if (*p == '\\' && p + 1 < end) {
@@ -48,7 +48,7 @@ static void split_file(const char* p, const char* end, List* out, bool is_nvcc) 
                 append(&word, p, 1);
             }
         }
-        push(out, copy_text(word.data, strlen(word.data)));
+        push(out, text_of(&word));
     }
 }
 
@@ -79,18 +79,15 @@ static bool expand(const Conf* conf, char* const* words, List* out, int* budget,
             }
             continue;
         }
-        const Rule* rule = word[0] == '-' ? find_rule(conf, word) : NULL;
-        if (!rule || rule->role != LAZYCK_ROLE_RESPONSE) {
+        Rule rule = find_rule(conf, word);
+        if (rule.role != LAZYCK_ROLE_RESPONSE) {
             push(out, word);
             continue;
         }
-        const char* files = rule->mode == LAZYCK_MODE_SEPARATE ? *++words : word + rule->size;
+        const char* files = rule.mode == LAZYCK_MODE_SEPARATE ? *++words : rule.value;
         if (!files) return false;
-        while (*files) {
-            size_t n = strcspn(files, ",");
-            if (n && !expand_file(conf, copy_text(files, n), out, budget, depth, true)) return false;
-            files += n + (files[n] == ',');
-        }
+        for (char** file = split(files, ","); *file; file++)
+            if (**file && !expand_file(conf, *file, out, budget, depth, true)) return false;
     }
     return true;
 }

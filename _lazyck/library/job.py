@@ -4,12 +4,10 @@ import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from _lazyck.errors import CompileError
-from _lazyck.library.c_interface import LONGEST_LOOK, progress_of, text_of
-from _lazyck.library.facts import Progress
+from _lazyck.library.c_interface import LONGEST_LOOK, Progress, progress_of, text_of
 
 if TYPE_CHECKING:
     from _lazyck.library.library import Library
@@ -44,9 +42,7 @@ class Prefetch:
     def __enter__(self) -> "Prefetch":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.wait()
         else:
@@ -65,8 +61,7 @@ class Prefetch:
         return self.wait()
 
     def _look(self, seconds: float) -> Progress:
-        """Return the progress. Waits for one job after the other, until one takes longer than
-        `seconds`."""
+        """Return the progress. Waits for one job after the other, each at most `seconds`."""
         found = []
         for library, job in self._jobs:
             now = progress_of(library._handle, job, seconds)

@@ -1,29 +1,87 @@
-"""One lazy library: what it holds, what it can be told to do, and what it reports."""
+"""One lazy library: what it holds, what it can be told to do, and what it reports. And the blocks
+in which libraries may not compile."""
 
 import atexit
 import contextlib
 import ctypes
 import os
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+from _lazyck import abi
+from _lazyck.config import environment, setting
 from _lazyck.errors import CompileError
-from _lazyck.library.c_interface import LISTENER, LONGEST_LOOK, SIGNATURES, StatsStruct, text_of
-from _lazyck.library.facts import Event, Stats
-from _lazyck.library.forbidding import BLOCKS
+from _lazyck.library.c_interface import LISTENER, LONGEST_LOOK, SIGNATURES, Event, Stats, StatsStruct, facts_of, text_of
 from _lazyck.library.job import Prefetch
 
 
 def fitting(blobs: Sequence[str], what: Sequence[str] | str) -> list[str]:
-    """Return those of `blobs` that match a shell pattern, or those that are in a list, in the
-    list's order."""
+    """Return those of `blobs` that match a shell pattern, or that are in a list, in its order."""
     if isinstance(what, str):
         return [name for name in blobs if fnmatchcase(name, what)]
     there = set(blobs)
     return [name for name in what if name in there]
+
+
+# A path that stands for every library.
+ALL = ""
+
+
+class Blocks:
+    """The libraries that may not compile: those that a block names by their paths, and in a block
+    of `ALL` every one. Threads enter and leave blocks in any order; the last one to end restores
+    the previous state."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count: Counter[str] = Counter()
+        self._before: dict[str, tuple[Library, int]] = {}  # by path: the state outside of all blocks
+        self._outside = 0  # the state outside for libraries that are loaded within a block of `ALL`
+        self._environment = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def forbid(self, path: str, libraries: "Callable[[], Iterable[Library]]") -> Iterator[None]:
+        """Enter a block of `path`, which stands for these libraries. Raises `CompileError`, also if
+        a variable of the environment makes no sense."""
+        with self._lock:
+            try:
+                self._forbid(libraries())
+                if path == ALL and not self._count[ALL]:
+                    self._outside = int(environment().get(abi.ENV_JIT) == "off")
+                    self._environment.enter_context(setting(abi.ENV_JIT, "off"))
+                self._count[path] += 1
+            except BaseException:
+                self._restore()
+                raise
+        try:
+            yield
+        finally:
+            with self._lock:
+                if path == ALL and self._count[ALL] == 1:
+                    self._environment.close()
+                    self._forbid(libraries())  # libraries that were loaded within the block are restored, too
+                self._count[path] -= 1
+                self._restore()
+
+    def _forbid(self, libraries: "Iterable[Library]") -> None:
+        for library in libraries:
+            before = library._forbid_jit(1)
+            self._before.setdefault(library.path, (library, self._outside if self._count[ALL] else before))
+
+    def _restore(self) -> None:
+        """Restore the state of libraries to which no block applies any more."""
+        for path, (library, before) in list(self._before.items()):
+            if not self._count[ALL] and not self._count[path]:
+                del self._before[path]
+                library._forbid_jit(before)
+
+
+BLOCKS = Blocks()
 
 
 class Library:
@@ -65,7 +123,7 @@ class Library:
         """Return counts since the first lazy call."""
         out = StatsStruct(ctypes.sizeof(StatsStruct))
         self._check(self._handle.lazyck_get_stats(ctypes.byref(out)))
-        return Stats(*(int(getattr(out, name)) for name in Stats.__dataclass_fields__))
+        return facts_of(Stats, out)
 
     def set_cache_dir(self, path: str | os.PathLike[str]) -> None:
         """Use this cache for blobs that are not loaded yet. Raises `CompileError` if it cannot be
@@ -154,15 +212,7 @@ class Library:
         """
 
         def hear(event: Any, _data: object) -> None:
-            e = event.contents
-            callback(
-                Event(
-                    kind=text_of(e.kind), library=text_of(e.library), blob=text_of(e.blob), arch=text_of(e.arch),
-                    what=text_of(e.what), start=e.start, seconds=e.seconds, peak_kib=int(e.peak_kib),
-                    bytes=int(e.bytes), has_ended=bool(e.has_ended), has_failed=bool(e.has_failed),
-                    expected=e.expected,
-                )
-            )  # fmt: skip
+            callback(facts_of(Event, event.contents))
 
         listener = LISTENER(hear)
         self._check(self._handle.lazyck_set_listener(listener, None))
@@ -178,8 +228,7 @@ class Library:
 
     @contextlib.contextmanager
     def on_compile(self, callback: Callable[[Event], object]) -> Iterator[None]:
-        """Call `callback` as `on_event` does, but only for compiles, for example for a progress
-        bar."""
+        """Call `callback` as `on_event` does, but only for compiles, as for a progress bar."""
         with self.on_event(lambda event: callback(event) if event.kind == "compile" else None):
             yield
 
@@ -197,8 +246,7 @@ def _end_listening() -> None:
 
 
 def drain(libraries: Iterable[Library], timeout: float | None) -> bool:
-    """Wait until nothing of these libraries is in flight, at most `timeout` seconds, and return
-    whether that is so."""
+    """Wait at most `timeout` seconds until nothing is in flight, and return whether that is so."""
     end = None if timeout is None else time.monotonic() + timeout
     while busy := [each for each in libraries if not each._check(each._handle.lazyck_drain(0))]:
         left = LONGEST_LOOK if end is None else min(LONGEST_LOOK, end - time.monotonic())

@@ -1,25 +1,25 @@
 """The lazy libraries of this process: load one, find those that are loaded, make blobs of all of
-them ready, or let none of them compile."""
+them ready, let none of them compile, or record what they are called for."""
 
 import contextlib
 import ctypes
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from _lazyck import abi
+from _lazyck.config import setting
 from _lazyck.errors import CompileError, LazyckError
 from _lazyck.library.c_interface import InfoStruct, text_of
-from _lazyck.library.forbidding import ALL, BLOCKS
 from _lazyck.library.job import Prefetch
-from _lazyck.library.library import Library, fitting
+from _lazyck.library.library import ALL, BLOCKS, Library, fitting
 from _lazyck.library.library import drain as drained
 
 _MARK = "lazyck_abi_version"  # each lazy library defines it
 
 
 def _place_of(handle: ctypes.CDLL, symbol: str) -> str | None:
-    """Return the path of the library that defines `symbol`, among those that a look-up in `handle`
-    searches."""
+    """Return the path of the library in which a look-up in `handle` finds `symbol`."""
     try:
         address = ctypes.cast(getattr(handle, symbol), ctypes.c_void_p)
     except AttributeError:
@@ -138,3 +138,43 @@ def forbid_jit() -> Iterator[None]:
     """
     with BLOCKS.forbid(ALL, loaded):
         yield
+
+
+class record(contextlib.ContextDecorator):
+    """Record what a run calls, and make it ready before the next run: `with
+    lazyck.record("run.profile"):` or `@lazyck.record("run.profile")`.
+
+    The first run appends what it calls to the profile. Later runs first make that ready (`replay`),
+    several blobs at a time, and then record too. With `LAZYCK_JIT=off` such a run proves that
+    nothing is left to compile. `libraries` are those to record. By default they are all libraries
+    that are loaded when the block begins. Libraries that are loaded within the block record too,
+    and replay in the background at their first call. Raises `CompileError` if a recorded blob can
+    no longer be made ready.
+    """
+
+    def __init__(
+        self, profile: str | os.PathLike[str], *, replay: bool = True, libraries: Iterable[Library] | None = None
+    ) -> None:
+        self.profile = os.path.abspath(os.fspath(profile))
+        self.replay = replay
+        self.libraries = None if libraries is None else list(libraries)
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "record":
+        libraries = loaded() if self.libraries is None else self.libraries
+        has_profile = os.path.exists(self.profile)
+        for library in libraries:
+            if self.replay and has_profile:
+                library.prefetch(Path(self.profile)).wait()
+            self._stack.enter_context(library.record(self.profile))
+        if self.libraries is None:
+            self._stack.enter_context(setting(abi.ENV_RECORD, self.profile))
+            if self.replay and has_profile:
+                self._stack.enter_context(setting(abi.ENV_PREFETCH, self.profile))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.libraries is None:
+            for library in loaded():  # libraries that were loaded within the block
+                library._check(library._handle.lazyck_record(None))
+        self._stack.close()

@@ -2,7 +2,7 @@
 
 import platform
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from pathlib import Path
 from zipfile import BadZipFile
@@ -32,7 +32,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Base:
-    """A wheel with lazy libraries, which are for one machine. `build` (or an empty string) and
+    """A wheel with lazy libraries, which are for one `machine`. `build` (or an empty string) and
     `tag` are the last parts of its file's name, with the platform `any` replaced by that
     machine's."""
 
@@ -42,11 +42,7 @@ class Base:
     tag: str
     is_pure: bool
     libraries: tuple[Library, ...]
-
-    @property
-    def machine(self) -> str:
-        """The machine that the libraries are for."""
-        return self.libraries[0].manifest.machine or platform.machine()
+    machine: str
 
     @property
     def names(self) -> list[str]:
@@ -69,9 +65,10 @@ def read_base(wheel: Path, where: Path) -> Base:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         raise FormatError(f"{wheel}: not a wheel that can be read: {reason}", _GIVE) from e
     libraries = _libraries(wheel, where, info.name.removesuffix(".dist-info") + ".data")
-    base = Base(name, version, parsed["build"] or "", "", about["Root-Is-Purelib"] == "true", libraries)
-    system = parsed["plat"] if parsed["plat"] != "any" else f"linux_{base.machine}"
-    return replace(base, tag=f"{parsed['pyver']}-{parsed['abi']}-{system}")
+    machine = libraries[0].manifest.machine or platform.machine()
+    system = parsed["plat"] if parsed["plat"] != "any" else f"linux_{machine}"
+    tag = f"{parsed['pyver']}-{parsed['abi']}-{system}"
+    return Base(name, version, parsed["build"] or "", tag, about["Root-Is-Purelib"] == "true", libraries, machine)
 
 
 def _libraries(wheel: Path, where: Path, data: str) -> tuple[Library, ...]:

@@ -1,17 +1,15 @@
 """The contents of a pack: verified entries, each with its place where it is installed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from _lazyck import trailer
-from _lazyck.config import number
 from _lazyck.directory import opened_in
 from _lazyck.errors import LazyckError
 from _lazyck.layout import root_of
 from _lazyck.prebuild.entries import Entry
 from _lazyck.quantities import counted
-from _lazyck.tarball import EPOCH, EPOCH_VARIABLE
 from _lazyck.visible import visible
 
 # The folder in which the runtime looks for entries, relative to the library or to a pack's module.
@@ -30,15 +28,14 @@ class Item:
     def read(self) -> bytes:
         """Return the contents. Raises `LazyckError` if the file has vanished or is not an entry any
         more."""
+        again = "run the same command again"
         try:
             with opened_in(root_of(self.source), self.source) as file:
                 data = file.read()
         except OSError as e:
-            raise LazyckError(
-                f"{self.source}: cannot read the entry: {e.strerror}", "run the same command again"
-            ) from e
+            raise LazyckError(f"{self.source}: cannot read the entry: {e.strerror}", again) from e
         if trailer.parse(data) is None:
-            raise LazyckError(f"{self.source}: changed while it was packed", "run the same command again")
+            raise LazyckError(f"{self.source}: changed while it was packed", again)
         return data
 
 
@@ -53,12 +50,6 @@ class Pack:
         """Return a description such as `12 prebuilt entries of libfmha_fwd for gfx942 gfx950`."""
         entries = counted(len(self.items), "prebuilt entry", "prebuilt entries")
         return f"{entries} of {' '.join(libraries)} for {' '.join(self.archs)}"
-
-    def directories(self) -> Iterator[PurePosixPath]:
-        """Return the directories from `lazyck/cache` down, parents first. `lazyck` itself belongs
-        to the bundle."""
-        found = {d for i in self.items for d in i.place.parents if d.is_relative_to(PLACE)}
-        return iter(sorted(found))
 
 
 def make_packs(entries: Iterable[Entry], per_arch: bool) -> list[Pack]:
@@ -78,16 +69,8 @@ def make_packs(entries: Iterable[Entry], per_arch: bool) -> list[Pack]:
     groups: dict[str, list[Entry]] = {}
     for entry in found:
         groups.setdefault(entry.shown_arch if per_arch else "", []).append(entry)
-    return [_pack(group) for _, group in sorted(groups.items())]
-
-
-def _pack(entries: Sequence[Entry]) -> Pack:
-    items = [Item(e.path, PLACE / e.relative.as_posix()) for e in entries]
-    archs = tuple(sorted({e.shown_arch for e in entries}))
-    return Pack(archs, tuple(sorted(items, key=lambda i: str(i.place))))
-
-
-def date(env: Mapping[str, str]) -> int:
-    """Return the date of files in a pack: SOURCE_DATE_EPOCH, else a constant, so that equal entries
-    make equal packs."""
-    return max(number(env, EPOCH_VARIABLE, EPOCH), EPOCH)
+    packs = []
+    for _, group in sorted(groups.items()):
+        items = sorted((Item(e.path, PLACE / e.relative.as_posix()) for e in group), key=lambda i: str(i.place))
+        packs.append(Pack(tuple(sorted({e.shown_arch for e in group})), tuple(items)))
+    return packs

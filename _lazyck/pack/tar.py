@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from _lazyck.errors import UsageError
 from _lazyck.files import write_through
-from _lazyck.pack.contents import Pack
+from _lazyck.pack.contents import PLACE, Pack
 
 SUFFIXES = (".tar.xz", ".tar.gz", ".tar.zst", ".txz", ".tgz", ".tar")
 
@@ -38,7 +38,9 @@ def write_tar(path: Path, pack: Pack, mtime: int) -> None:
     with write_through(path) as raw, ExitStack() as stack:
         out = stack.enter_context(_compressed(raw, suffix, mtime))
         tar = stack.enter_context(tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT))
-        for directory in pack.directories():
+        # `lazyck` itself belongs to the bundle.
+        directories = {d for item in pack.items for d in item.place.parents if d.is_relative_to(PLACE)}
+        for directory in sorted(directories):
             tar.addfile(_info(str(directory), mtime, tarfile.DIRTYPE, 0o755))
         for item in pack.items:
             data = item.read()

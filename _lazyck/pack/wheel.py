@@ -66,18 +66,14 @@ def write_wheels(directory: Path, packs: Sequence[Pack], base: Base, most: int, 
 
 
 def _parts(pack: Pack, base: Base, most: int, host: Sequence[str]) -> list[_Part]:
-    first = f"{base.name}-{arch_in_name(pack.archs)}"
+    archs = [a for joined in pack.archs for a in joined.split("+")]
+    # `gfx942`, `sm90`, `x86_64`, `gfx942-gfx950`
+    first = "-".join([base.name, *(f"sm{a}" if a[0].isdigit() else a for a in archs)])
     packs = list(split(pack, most, len(first) + _SUFFIX))
     others = [f"{first}-{i}" for i in range(2, len(packs) + 1)]
     required = [*others, *(name for name in host if name != first)]
     names = [first, *others]
     return [_Part(first, n, p, tuple(required) if n == first else ()) for n, p in zip(names, packs, strict=True)]
-
-
-def arch_in_name(archs: Sequence[str]) -> str:
-    """Return archs as names of packs spell them: `gfx942`, `sm90`, `x86_64`, `gfx942-gfx950`."""
-    each = [a for joined in archs for a in joined.split("+")]
-    return "-".join(f"sm{a}" if a[0].isdigit() else a for a in each)
 
 
 def split(pack: Pack, most: int, prefix: int) -> Iterator[Pack]:
@@ -108,42 +104,30 @@ def _write(directory: Path, part: _Part, base: Base, mtime: int) -> Path:
     with _DatedWheel(path, mtime) as wheel:
         for item in part.pack.items:
             wheel.writestr(f"{part.module}/{item.place}", item.read())
-        wheel.writestr(f"{part.module}/{PLACE.parent}/pack", _pack_file(part, base))
-        wheel.writestr(f"{stem}.dist-info/entry_points.txt", _entry_points(part, base))
-        wheel.writestr(f"{stem}.dist-info/METADATA", _metadata(part, base))
-        wheel.writestr(f"{stem}.dist-info/WHEEL", _about(base))
+        for name, lines in _texts(part, base, f"{stem}.dist-info").items():
+            wheel.writestr(name, "".join(f"{line}\n" for line in lines))
     return path
 
 
-def _pack_file(part: _Part, base: Base) -> str:
-    lines = [abi.PACK_VERSION, f"pack {part.whole} {base.version}", f"part {part.name} {base.version}"]
-    lines += [f"base {base.name} {base.version}"]
-    lines += [f"library {each.manifest.digest} {place}" for each in base.libraries for place in each.places]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _entry_points(part: _Part, base: Base) -> str:
-    lines = [f"{each.manifest.library} = {part.module}\n" for each in base.libraries]
-    return "".join([f"[{abi.PACKS_GROUP}]\n", *lines])
-
-
-def _metadata(part: _Part, base: Base) -> str:
-    lines = [
-        "Metadata-Version: 2.1",
-        f"Name: {part.name}",
-        f"Version: {base.version}",
-        f"Summary: {part.pack.describe(base.names)}",
-    ]
-    lines += [f"Requires-Dist: {name}=={base.version}" for name in (base.name, *part.requires)]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _about(base: Base) -> str:
-    lines = ["Wheel-Version: 1.0", f"Generator: lazyck {__version__}"]
-    lines += [f"Root-Is-Purelib: {str(base.is_pure).lower()}"]
-    lines += [f"Build: {base.build}"] if base.build else []
-    lines += [f"Tag: {tag}" for tag in sorted(map(str, parse_tag(base.tag)))]
-    return "".join(f"{line}\n" for line in lines)
+def _texts(part: _Part, base: Base, info: str) -> dict[str, list[str]]:
+    """Return the lines of what is in a wheel beside entries, by the names of the files. `info` is
+    the directory of the wheel's description."""
+    pack = [f"pack {part.whole} {base.version}", f"part {part.name} {base.version}", f"base {base.name} {base.version}"]
+    places = [f"library {each.manifest.digest} {place}" for each in base.libraries for place in each.places]
+    metadata = [f"Name: {part.name}", f"Version: {base.version}", f"Summary: {part.pack.describe(base.names)}"]
+    requires = [f"Requires-Dist: {name}=={base.version}" for name in (base.name, *part.requires)]
+    about = [f"Generator: lazyck {__version__}", f"Root-Is-Purelib: {str(base.is_pure).lower()}"]
+    about += [f"Build: {base.build}"] if base.build else []
+    tags = [f"Tag: {tag}" for tag in sorted(map(str, parse_tag(base.tag)))]
+    return {
+        f"{part.module}/{PLACE.parent}/pack": [abi.PACK_VERSION, *pack, *places],
+        f"{info}/entry_points.txt": [
+            f"[{abi.PACKS_GROUP}]",
+            *(f"{each.manifest.library} = {part.module}" for each in base.libraries),
+        ],
+        f"{info}/METADATA": ["Metadata-Version: 2.1", *metadata, *requires],
+        f"{info}/WHEEL": ["Wheel-Version: 1.0", *about, *tags],
+    }
 
 
 class _DatedWheel(WheelFile):  # type: ignore[misc,unused-ignore]

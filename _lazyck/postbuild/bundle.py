@@ -20,7 +20,8 @@ from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.files import digest, encode
 from _lazyck.manifest import Manifest, Recipe
 from _lazyck.manifest import encode as encode_manifest
-from _lazyck.postbuild.includes import depends_on_place, with_relative_includes
+from _lazyck.postbuild.cxx.includes import depends_on_place, with_relative_includes
+from _lazyck.postbuild.state import commit, staging
 from _lazyck.tarball import EPOCH, EPOCH_VARIABLE, write_tarball
 from _lazyck.toolchains.base import Toolchain
 
@@ -150,9 +151,7 @@ def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Plac
     out: list[str] = []
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options and item.value:
-            place = places.header_word(absolute(item.value, cwd))
-            lead = item.words[0][: len(item.words[0]) - len(item.value)]
-            out += [item.words[0], place] if len(item.words) == 2 else [lead + place]
+            out += item.with_value(places.header_word(absolute(item.value, cwd)))
         else:
             out += [places.word(w) if w.startswith("/") else _map_inside(w, places) for w in item.words]
     return out
@@ -305,8 +304,8 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
     """
     library = manifest.library
     own = root / library
-    if own.exists():
-        shutil.rmtree(own)
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(parents=True)
     made: set[str] = set()
     where = {source: place for place, source in files.items()}
     apart = Apart()
@@ -326,7 +325,6 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
             os.chmod(target, 0o755)
         size += len(data)
         contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))
-    own.mkdir(parents=True, exist_ok=True)
     listing = b"".join(record + b"\0" for record in contents)
     encoded = encode_manifest(replace(manifest, contents=hashlib.sha256(listing).hexdigest()))
     (own / "contents").write_bytes(listing)
@@ -361,17 +359,10 @@ def deploy(own: Path, target: Path) -> None:
     layer of an image compresses each file by itself, and installing many small ones takes long. The
     runtime unpacks it (runtime/src/store/sources.cpp).
     """
-    temporary = target.with_name(f".{target.name}.new")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    temporary = staging(target, ".")
     shutil.copy2(own / "manifest", temporary / "manifest")
     files = sorted(p for p in (own / "tree").rglob("*") if p.is_file())
     with (temporary / abi.BUNDLE_ARCHIVE).open("wb") as out:
         # `contents` comes last: where it is, all other files are.
         write_tarball(out, ((f"{own.name}/{p.relative_to(own).as_posix()}", p) for p in [*files, own / "contents"]))
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    temporary.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    commit(temporary, target)

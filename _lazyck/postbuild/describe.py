@@ -1,5 +1,4 @@
-"""Describes what a lazy library will hold: its manifest, and the files of its bundle. Reads sources
-and writes nothing."""
+"""Describes what a lazy library will hold: its manifest, and its bundle's files. Writes nothing."""
 
 import hashlib
 import os
@@ -15,16 +14,14 @@ from _lazyck.files import digest, encode
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units
 from _lazyck.postbuild import bundle
 from _lazyck.postbuild.cxx import mangled
-from _lazyck.postbuild.eager import EagerObject
-from _lazyck.postbuild.host_units import HostUnit, Program, can_be
+from _lazyck.postbuild.cxx.includes import HeaderReach
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.mentions import Mentions
+from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.ownership import Ownership
-from _lazyck.postbuild.private_names import private_name
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.header_reach import HeaderReach
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
-from _lazyck.postbuild.settle import Settled
+from _lazyck.postbuild.settle import EagerObject, HostUnit, Program, Settled, can_be
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name
 from _lazyck.toolchains.base import compiler_identity
@@ -32,14 +29,12 @@ from _lazyck.toolchains.base import compiler_identity
 
 @dataclass(frozen=True)
 class Description:
-    """Holds the manifest, and the files of the bundle: place → source. `places` says per toolchain
-    where files go. `rows` are those of the manifest that stand for a whole source, with what is
-    known of that source."""
+    """Holds the manifest, and the files of the bundle."""
 
     manifest: Manifest
-    files: Mapping[str, str]
-    places: Mapping[str, bundle.Places]
-    rows: tuple[tuple[Probed, BlobRecord], ...]
+    files: Mapping[str, str]  # place → source
+    places: Mapping[str, bundle.Places]  # where files go, per toolchain
+    rows: tuple[tuple[Probed, BlobRecord], ...]  # of the manifest that stand for whole sources, known as they are
 
 
 class PrivateNames:
@@ -47,11 +42,7 @@ class PrivateNames:
     `of_objects` are those that its real objects hide."""
 
     def __init__(
-        self,
-        lazy: Sequence[Probed],
-        owned: Ownership[CompileCommand],
-        of_objects: frozenset[str],
-        mentions: Mentions,
+        self, lazy: Sequence[Probed], owned: Ownership, of_objects: frozenset[str], mentions: Mentions
     ) -> None:
         self.of_objects = of_objects
         self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
@@ -88,7 +79,7 @@ def describe(
         files[runtime] = str(way)
     place = ""
     # Without a way to the library's wrappers, nobody would learn of a handle's first use.
-    by_kernel = frozenset(p.blob for p in lazy if program and way and has_units(p.blob))
+    by_kernel = frozenset(p.blob for p in lazy if program and way and can_be(p.blob))
     if program and (units or by_kernel):
         place = f"{job.name}/tree/.lazyck/{program.path.name}"
         files[place] = str(program.path)
@@ -113,15 +104,14 @@ def describe(
     made_by = program.digest if program else ""
     for (unit, p), name, source in zip(units.items(), names[len(lazy) :], sources[len(lazy) :], strict=True):
         recipe = recipes.of_device(p.blob)
-        symbols = tuple(k.symbol for k in unit.kernels) or (abi.IMAGE_SYMBOL,)
+        symbols = tuple(line.partition("\t")[0] for line in unit.kernels)
         key = key_of(p, recipe, machine, made_by, unit.whole)
         whole = f"{unit.name}\t{unit.whole}"
-        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, whole)))
-        for kernel in unit.kernels:
-            key = key_of(p, recipe, machine, made_by, kernel.line)
-            row = f"{name}.{kernel_name(kernel.symbol)}"
-            line = f"{unit.name}\t{kernel.line}"
-            parts.append(BlobRecord(row, source, recipes.index(recipe), key, (kernel.symbol,), line))
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols or (abi.IMAGE_SYMBOL,), whole)))
+        for symbol, line in zip(symbols, unit.kernels, strict=True):
+            key = key_of(p, recipe, machine, made_by, line)
+            row = f"{name}.{kernel_name(symbol)}"
+            parts.append(BlobRecord(row, source, recipes.index(recipe), key, (symbol,), f"{unit.name}\t{line}"))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
         where = places[toolchain]
         files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
@@ -153,12 +143,6 @@ def digest_of_keys(blobs: Sequence[BlobRecord], recipes: Sequence[Recipe]) -> st
     equal digests can use the same entries."""
     rows = ((b.name, b.digest, recipes[b.recipe].toolchain_id, b.units.digest if b.units else "") for b in blobs)
     return digest(*(encode(word) for row in rows for word in row))
-
-
-def has_units(blob: CompileCommand) -> bool:
-    """Return whether the first call of a lazy blob need not compile all of it."""
-    toolchain = by_name(blob.call.toolchain)
-    return bool(toolchain.entry_verb) and can_be(blob)
 
 
 def kernel_name(symbol: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from _lazyck.command import CompileCommand, LinkCommand
+from _lazyck.command import LinkCommand
 from _lazyck.postbuild.bundle import Places
 from _lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name
 from _lazyck.postbuild.ownership import Ownership
@@ -15,23 +15,17 @@ from _lazyck.settings import BuildSettings
 
 @dataclass(frozen=True)
 class LinkJob:
-    """Describes a link that is to be made lazy.
-
-    - `final`: the directory of what lazyck keeps of the library.
-    - `directory`: where that is made. It replaces `final` at the end.
-    - `compiler`: the C++ compiler for the runtime, which is never a shim.
-    - `say`: is told of work that takes long.
-    """
+    """Describes a link that is to be made lazy."""
 
     link: LinkCommand
     inputs: LinkInputs
     settings: BuildSettings
     env: Mapping[str, str]
-    final: Path
-    directory: Path
-    compiler: tuple[str, ...]
+    final: Path  # the directory of what lazyck keeps of the library
+    directory: Path  # where that is made: it replaces `final` at the end
+    compiler: tuple[str, ...]  # the C++ compiler for the runtime, which is never a shim
     store: Store
-    say: Callable[[str], None]
+    say: Callable[[str], None]  # is told of work that takes long
 
     @cached_property
     def name(self) -> str:
@@ -48,7 +42,7 @@ class LinkJob:
         """Return the directory of the probe's files."""
         return self.directory / "probe"
 
-    def soname(self, owned: Ownership[CompileCommand]) -> str:
+    def soname(self, owned: Ownership) -> str:
         """Return the soname of the library, or an empty string for an executable."""
         symbols = (s for each in owned.lazy.values() for s in each)
         return (self.inputs.soname or chosen_soname(self.link, symbols)) if self.inputs.shared else ""

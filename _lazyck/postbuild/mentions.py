@@ -4,7 +4,8 @@ says what a blob really refers to."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
@@ -12,21 +13,23 @@ from types import MappingProxyType
 
 from _lazyck.command import CompileCommand
 from _lazyck.files import digest, encode
-from _lazyck.postbuild.cxx.lexer import IDENTIFIER, declarator, without_attributes
-from _lazyck.postbuild.cxx.mangled import class_in, identifiers, scope_of
-from _lazyck.postbuild.cxx.uses import Code, declarations, reaching
+from _lazyck.postbuild.cxx.lexer import IDENTIFIER
+from _lazyck.postbuild.cxx.mangled import class_in, identifiers, scope_of, template_of
+from _lazyck.postbuild.cxx.uses import Code, declarations, instances, reaching
+from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.objects.elf import asked_for, open_image
+from _lazyck.postbuild.objects.inputs import LinkInputs
+from _lazyck.postbuild.objects.symbols import Names, Symbols
 from _lazyck.postbuild.probe import preprocess
 from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.probe.probe import ProbeResult
 
-_EXTERN_TEMPLATE = re.compile(r"\bextern\s+template\b([^;{]*);")
 _LARGE = 8 << 20  # bytes: torch's headers come to 16 MB, most of the standard library's to 2
 _NAMESPACE = re.compile(r"\bnamespace\s+([\w:\s]+)[{=]")
 _CLASS = re.compile(
     r"\b(?:class|struct|union)\b(?:\s*__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\s*\[\[.*?\]\])*\s+([A-Za-z_]\w*)"
     r"(?!\w|\s*[,>=])"  # not a template's parameter
 )
-_CLASS_NAME = re.compile(r"\s*(?:class|struct|union)\s+(?:[A-Za-z_]\w*\s*::\s*)*([A-Za-z_]\w*)")
 
 
 class _Batch:
@@ -35,60 +38,31 @@ class _Batch:
     def __init__(self, group: Group, path: Path) -> None:
         self.group = group
         lines: list[str] = []
-        self._texts = preprocess.split(path, group.sources, group.cwd, lines).texts
-        self._headers = "".join(lines)
-        self._in_headers = frozenset(IDENTIFIER.findall(self._headers))
-        self._in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self._texts.items()}
-        self._code: list[Code] | None = None
+        self.texts = preprocess.split(path, group.sources, group.cwd, lines).texts
+        self.headers = "".join(lines)
+        self.in_headers = frozenset(IDENTIFIER.findall(self.headers))
+        self.in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in self.texts.items()}
 
-    @property
-    def sources(self) -> Iterable[str]:
-        """Return the sources of the blobs whose text the batch has."""
-        return self._in_blobs
+    @cached_property
+    def _code(self) -> list[Code]:
+        return list(declarations(self.headers))
 
     def marks(self, of_names: Mapping[str, int], own: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, int]]:
         """Yield the blobs whose own code uses one of the names, directly or through something in
         the headers. Names that are the blob's `own` do not count. Each blob comes with the marks of
         the names that it uses."""
         every = reduce(or_, of_names.values(), 0)
-        if not self._in_headers.isdisjoint(of_names):
-            if self._code is None:
-                self._code = list(declarations(self._headers))
+        if not self.in_headers.isdisjoint(of_names):
             of_names = reaching(self._code, of_names)
-        for source, words in self._in_blobs.items():
+        for source, words in self.in_blobs.items():
             wanted = words.intersection(of_names) - own.get(source, frozenset())
             found = 0
-            for code in declarations(self._texts[source]) if wanted else ():
+            for code in declarations(self.texts[source]) if wanted else ():
                 found = reduce(or_, (of_names[n] for n in code.uses(wanted)), found)
                 if found == every:
                     break
             if found:
                 yield source, found
-
-    def spelled(self, names: Collection[str]) -> Iterator[tuple[str, frozenset[str]]]:
-        """Yield for each blob those of `names` that stand in its own text or in the headers'."""
-        shared = self._in_headers.intersection(names)
-        for source, words in self._in_blobs.items():
-            yield source, shared.union(words.intersection(names))
-
-    def named(self, pattern: re.Pattern[str]) -> frozenset[str]:
-        """Return the identifiers in the first group of each match of `pattern`."""
-        texts = (self._headers, *self._texts.values())
-        return frozenset(name for text in texts for m in pattern.finditer(text) for name in IDENTIFIER.findall(m[1]))
-
-    def holds(self, names: frozenset[str]) -> bool:
-        """Return whether one of `names` stands in the batch's text."""
-        return any(not names.isdisjoint(words) for words in (self._in_headers, *self._in_blobs.values()))
-
-    def declared_instances(self) -> set[str]:
-        """Return the names of templates of which an instance is declared `extern`."""
-        found = set()
-        for text in (self._headers, *self._texts.values()):
-            for m in _EXTERN_TEMPLATE.finditer(text) if "template" in text else ():
-                plain = without_attributes(m[1])
-                of_class = _CLASS_NAME.match(plain)
-                found.add(of_class[1] if of_class else declarator(plain)[0])
-        return found - {""}
 
 
 class Mentions:
@@ -96,7 +70,10 @@ class Mentions:
 
     def __init__(self, texts: Sequence[tuple[Group, tuple[Path, ...]]]) -> None:
         self._texts = texts
-        self._batches: list[_Batch] | None = None
+
+    @cached_property
+    def _batches(self) -> list[_Batch]:
+        return [_Batch(group, path) for group, paths in self._texts for path in paths]
 
     def candidates(
         self, symbols: Iterable[str], own: Mapping[str, Iterable[str]] = MappingProxyType({})
@@ -111,17 +88,16 @@ class Mentions:
         )
 
     def used(self, symbols: Iterable[str]) -> dict[CompileCommand, frozenset[str]]:
-        """Return those of the mangled `symbols` that each blob may refer to, by the rules of
-        `candidates`. Symbols that no text can spell count for every blob. Blobs without a text are
-        left out."""
+        """Return those of the mangled `symbols` that each blob with a text may refer to, by the
+        rules of `candidates`. Symbols that no text can spell count for every blob."""
         wanted = frozenset(symbols)
         names = [{s: names_of(s) for s in wanted} for names_of in (identifiers, self._class_or_name(wanted))]
         bits = {n: 1 << i for i, n in enumerate(sorted(frozenset().union(*(v for d in names for v in d.values()))))}
         masks = [{s: reduce(or_, (bits[n] for n in d[s]), 0) for s in wanted} for d in names]
         unspelled = frozenset(s for s in wanted if not names[0][s])
         found: dict[CompileCommand, frozenset[str]] = {}
-        for batch in self._all():
-            marks = dict.fromkeys(batch.sources, 0) | dict(batch.marks(bits, {}))
+        for batch in self._batches:
+            marks = dict.fromkeys(batch.in_blobs, 0) | dict(batch.marks(bits, {}))
             for source, mark in marks.items():
                 used = unspelled.union(s for s in wanted if all(mask[s] & mark for mask in masks))
                 found |= {blob: found.get(blob, frozenset()) | used for blob in batch.group.sources[source]}
@@ -147,15 +123,14 @@ class Mentions:
         }
         return {
             blob: batch.group
-            for batch in self._all()
+            for batch in self._batches
             for source, _ in batch.marks(dict.fromkeys(counts, 1), only)
             for blob in batch.group.sources[source]
         }
 
     def spelled(self, symbols: Collection[str]) -> dict[CompileCommand, str]:
-        """Return for each blob a digest of those of the mangled `symbols` that its compile can
-        refer to: those of which it reads a name, and those that no text can spell. Blobs without a
-        text are left out."""
+        """Return for each blob with a text a digest of those of the mangled `symbols` that its
+        compile can refer to: those of which it reads a name, and those that no text can spell."""
         by_name: dict[str, list[str]] = {}
         for symbol in sorted(symbols):
             for name in identifiers(symbol):
@@ -165,8 +140,10 @@ class Mentions:
         digests = {name: digest(*map(encode, those)) for name, those in by_name.items()}
         read: dict[CompileCommand, frozenset[str]] = {}
         alike: dict[frozenset[str], frozenset[str]] = {}
-        for batch in self._all() if symbols else ():
-            for source, names in batch.spelled(by_name):
+        for batch in self._batches if symbols else ():
+            shared = batch.in_headers.intersection(by_name)
+            for source, words in batch.in_blobs.items():
+                names = shared.union(words.intersection(by_name))
                 for blob in batch.group.sources[source]:
                     both = read[blob] | names if blob in read else names
                     read[blob] = alike.setdefault(both, both)
@@ -175,11 +152,20 @@ class Mentions:
 
     @cached_property
     def _classes(self) -> frozenset[str]:
-        return frozenset().union(*(batch.named(_CLASS) for batch in self._all()))
+        return self._named(_CLASS)
 
     @cached_property
     def _namespaces(self) -> frozenset[str]:
-        return frozenset({""}).union(*(batch.named(_NAMESPACE) for batch in self._all()))
+        return self._named(_NAMESPACE) | {""}
+
+    def _named(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        """Return the identifiers in the first group of each match of `pattern`."""
+        return frozenset(
+            n for text in self._all_texts() for m in pattern.finditer(text) for n in IDENTIFIER.findall(m[1])
+        )
+
+    def _all_texts(self) -> Iterator[str]:
+        return (text for batch in self._batches for text in (batch.headers, *batch.texts.values()))
 
     def are_large(self) -> bool:
         """Return whether one of the texts, of whichever blob, takes long to compile."""
@@ -188,17 +174,13 @@ class Mentions:
     def hold(self, symbols: Iterable[str]) -> bool:
         """Return whether a name of the mangled `symbols` stands in any text, used or not."""
         names = frozenset().union(*map(identifiers, symbols))
-        return any(batch.holds(names) for batch in self._all())
+        read = (words for batch in self._batches for words in (batch.in_headers, *batch.in_blobs.values()))
+        return any(not names.isdisjoint(words) for words in read)
 
     @cached_property
     def declared_instances(self) -> frozenset[str]:
         """Return the names of the templates for which some text says `extern template`."""
-        return frozenset().union(*(batch.declared_instances() for batch in self._all()))
-
-    def _all(self) -> list[_Batch]:
-        if self._batches is None:
-            self._batches = [_Batch(group, path) for group, paths in self._texts for path in paths]
-        return self._batches
+        return frozenset().union(*(instances(text, are_declared=True).templates for text in self._all_texts()))
 
 
 def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
@@ -208,3 +190,121 @@ def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
     needs = asked_for(open_image(output).symbols())
     output.unlink()
     return needs
+
+
+# -- members of archives --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """Describes something that a link may take: what it defines, and what it leaves undefined."""
+
+    name: Hashable
+    defines: frozenset[str]
+    needs: frozenset[str]
+
+
+def pulled(parts: Sequence[Part], wanted: Iterable[str], defined: Iterable[str]) -> set[Hashable]:
+    """Return the names of those `parts`, given in link order, that a link takes if it wants the
+    symbols `wanted` and has `defined`. Of several parts with a symbol, the first is taken."""
+    first: dict[str, Part] = {}
+    for part in parts:
+        for symbol in part.defines:
+            first.setdefault(symbol, part)
+    found: set[Hashable] = set()
+    have, left = set(defined), list(wanted)
+    while left:
+        symbol = left.pop()
+        if symbol in first and symbol not in have:
+            found.add(first[symbol].name)
+            have |= first[symbol].defines
+            left += first[symbol].needs
+    return found
+
+
+class Members:
+    """Tells which blobs of static archives nothing in a link needs. An ahead-of-time library does
+    not contain these.
+
+    Only its compile could tell exactly what a lazy blob needs, so everything that its text may
+    refer to counts as needed.
+    """
+
+    def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: Symbols, mentions: Mentions) -> None:
+        self._inputs, self._found, self._mentions = inputs, found, mentions
+        self._probed = {p.blob: p for p in probed.probed}
+        self._used: tuple[frozenset[str], dict[CompileCommand, frozenset[str]]] = frozenset(), {}
+
+    def unneeded(self, compiled: Mapping[CompileCommand, Names], needed: frozenset[str]) -> frozenset[CompileCommand]:
+        """Return the blobs that are left out if those in `compiled` are real objects and lazy blobs
+        need the symbols `needed` besides. Raises `LazyckError` for a damaged library."""
+        optional = self._inputs.optional
+        if not optional or self._found.unread:
+            return frozenset()
+        exact = self._pulled(compiled, needed, {})
+        if optional <= exact:
+            return frozenset()
+        wanted = self._of_interest(compiled, exact)
+        if self._used[0] != wanted:
+            self._used = wanted, self._mentions.used(wanted)
+        lazy = self._probed.keys() - compiled.keys()
+        return optional - self._pulled(compiled, needed, {b: self._used[1].get(b, wanted) for b in lazy})
+
+    def _pulled(
+        self,
+        compiled: Mapping[CompileCommand, Names],
+        needed: frozenset[str],
+        used: Mapping[CompileCommand, frozenset[str]],
+    ) -> set[Hashable]:
+        parts = [Part(n, n.defined, n.undefined) for n in self._found.optional]
+        wanted, defined = needed | self._asked_for, set(self._given.defined)
+        for blob in self._inputs.blobs:
+            names, p = compiled.get(blob), self._probed.get(blob)
+            if names is not None:
+                part = Part(blob, names.defined, names.undefined)
+            elif p is not None:
+                every = frozenset(p.symbols).union(p.unreachable, p.kernels, p.weak_data)
+                part = Part(blob, every, p.needs if p.needs is not None else used.get(blob, frozenset()))
+            else:
+                continue
+            if blob in self._inputs.optional:
+                parts.append(part)
+            else:
+                wanted |= part.needs
+                defined |= part.defines
+        return pulled(parts, wanted, defined)
+
+    def _of_interest(self, compiled: Mapping[CompileCommand, Names], taken: set[Hashable]) -> frozenset[str]:
+        """Return what lazy blobs may need from the parts that nothing else needs, and from the
+        parts that lead to these."""
+        found = set(self._offered(compiled, self._inputs.optional - taken))
+        left = [n for n in self._found.optional if n not in taken]
+        while more := [n for n in left if not n.undefined.isdisjoint(found)]:
+            left = [n for n in left if n not in more]
+            found.update(*(n.defined for n in more))
+        return frozenset(found)
+
+    def _offered(self, compiled: Mapping[CompileCommand, Names], blobs: Iterable[CompileCommand]) -> Iterator[str]:
+        """Yield the symbols of `blobs` that stay undefined in files that use them: all but inline
+        functions and implicit instances."""
+        for blob in blobs:
+            names, p = compiled.get(blob), self._probed.get(blob)
+            if names is not None:
+                declared = self._mentions.declared_instances
+                yield from names.strong
+                yield from (s for s in names.defined - names.strong if template_of(s) in declared)
+            elif p is not None:
+                yield from frozenset(p.symbols).union(p.unreachable, p.kernels) - p.weak
+
+    @cached_property
+    def _given(self) -> Names:
+        """Return the names of what the link takes in any case, without blobs."""
+        whole = [n for path, n in self._found.files.items() if path in self._inputs.whole]
+        defined = self._found.objects.defined.union(*(n.defined for n in whole))
+        return Names(defined, self._found.objects.undefined.union(*(n.undefined for n in whole)))
+
+    @cached_property
+    def _asked_for(self) -> frozenset[str]:
+        """Return what real objects, shared libraries and the link's options ask for."""
+        shared = (elf.read_shared(path).undefined for _, path in self._inputs.libraries)
+        return self._given.undefined.union(self._inputs.wanted, *shared)

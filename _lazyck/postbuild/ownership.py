@@ -2,48 +2,26 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
+from _lazyck.command import CompileCommand
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
 
-B = TypeVar("B")  # identifies a blob: its compile command
-
 
 @dataclass(frozen=True)
-class Offer(Generic[B]):
-    """Holds what a blob would define. `weak` are those of `symbols` that its compiler leaves out if
-    nothing in the blob uses them (inline functions, implicit instantiations): they are there only
-    for somebody who needs them. `merged` are those that it always defines, but that give way to
-    another file's definition (explicit instantiations, weak functions)."""
+class Ownership:
+    """Holds the decision."""
 
-    blob: B
-    symbols: tuple[str, ...]
-    weak: frozenset[str] = frozenset()
-    merged: frozenset[str] = frozenset()
-
-    @property
-    def firm(self) -> frozenset[str]:
-        """Return those of `symbols` that give way to nothing."""
-        return frozenset(self.symbols) - self.weak - self.merged
-
-
-@dataclass(frozen=True)
-class Ownership(Generic[B]):
-    """Holds the decision. `lazy` maps a blob to the symbols that get stubs. `spare` lists the lazy
-    blobs that nothing in the link needs. `unneeded` maps each blob that must be eager to the
-    reason. `doubles` lists the symbols that a second blob defines too (the first in link order owns
-    them)."""
-
-    lazy: Mapping[B, tuple[str, ...]]
-    spare: tuple[B, ...]
-    unneeded: Mapping[B, Reason]
-    doubles: tuple[tuple[str, B], ...]
+    lazy: Mapping[CompileCommand, tuple[str, ...]]  # the symbols of each blob that get stubs
+    spare: tuple[CompileCommand, ...]  # the lazy blobs that nothing in the link needs
+    unneeded: Mapping[CompileCommand, Reason]  # the blobs that must be eager
+    doubles: tuple[tuple[str, CompileCommand], ...]  # symbols that a second blob defines: the first in link order owns
 
 
 def assign(
-    offers: Sequence[Offer[B]], undefined: Iterable[str], defined: Iterable[str], strong: Iterable[str] | None = None
-) -> Ownership[B]:
-    """Give each symbol to the first blob that defines it, in link order.
+    offers: Sequence[Probed], undefined: Iterable[str], defined: Iterable[str], strong: Iterable[str] | None = None
+) -> Ownership:
+    """Give each symbol to the first blob among `offers` that defines it, in link order.
 
     `undefined`, `defined` and `strong` (those of `defined` that are not weak; default: all) come
     from the real objects. A symbol that a real object defines needs no stub, unless it is weak
@@ -60,11 +38,11 @@ def assign(
     wanted = set(undefined) - taken
     needed = [o for o in offers if not wanted.isdisjoint(o.symbols)]
     chosen = {o.blob for o in needed}
-    owner: dict[str, B] = {}
-    lazy: dict[B, list[str]] = {}
-    doubles: list[tuple[str, B]] = []
+    owner: dict[str, CompileCommand] = {}
+    lazy: dict[CompileCommand, list[str]] = {}
+    doubles: list[tuple[str, CompileCommand]] = []
 
-    def own(offer: Offer[B], symbols: Iterable[str]) -> None:
+    def own(offer: Probed, symbols: Iterable[str]) -> None:
         for symbol in symbols:
             if symbol in taken or (symbol in offer.merged and (symbol in firm or symbol in owner)):
                 continue
@@ -73,15 +51,15 @@ def assign(
             else:
                 doubles.append((symbol, offer.blob))
 
-    def rivalled(offer: Offer[B]) -> Reason:
+    def rivalled(offer: Probed) -> Reason:
         return Reason(Kind.RIVALLED, next((s for s in offer.symbols if s in taken or s in owner), ""))
 
     # Needed blobs come first: a blob that merely defines a symbol too must not take it from one
     # that stays.
     for o in needed:
         own(o, (s for s in dict.fromkeys(o.symbols) if s not in o.weak or s in wanted))
-    spare: list[B] = []
-    unneeded: dict[B, Reason] = {}
+    spare: list[CompileCommand] = []
+    unneeded: dict[CompileCommand, Reason] = {}
     for o in offers:
         if o.blob in chosen:
             if o.blob not in lazy:  # an earlier blob has all that is needed of it

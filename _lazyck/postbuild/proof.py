@@ -30,11 +30,10 @@ from _lazyck.postbuild.bundle import (
     header_directories,
     inside,
 )
+from _lazyck.postbuild.cxx.includes import asked_names, included_by
 from _lazyck.postbuild.describe import Description
-from _lazyck.postbuild.includes import asked_names, included_by
 from _lazyck.postbuild.job import LinkJob
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group, first_error, rule_files
+from _lazyck.postbuild.probe.group import Group, Probed, first_error, rule_files
 from _lazyck.postbuild.probe.preprocess import macros_of, read_source, render_batch
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.toolchains.base import SourceCompile
@@ -45,24 +44,21 @@ _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
 
 @dataclass(frozen=True)
 class Finding:
-    """Records what preprocessing a group from its bundle showed. `lacking` are files of the build
-    that the bundle lacks for the group. `unproved` maps each source that no bundle can serve to the
-    reason."""
+    """Records what preprocessing a group from its bundle showed."""
 
-    lacking: frozenset[str] = frozenset()
-    unproved: Mapping[str, Reason] = field(default_factory=dict)
+    lacking: frozenset[str] = frozenset()  # files of the build that the bundle lacks
+    unproved: Mapping[str, Reason] = field(default_factory=dict)  # sources that no bundle can serve
 
 
 @dataclass(frozen=True)
 class Case:
-    """Describes the blobs of one group in a bundle that is to be proved. `places` maps the bundle's
-    files for them to the build's files."""
+    """Describes the blobs of one group in a bundle that is to be proved."""
 
     group: Group
     blobs: tuple[tuple[Probed, BlobRecord], ...]
     recipe: Recipe
     where: Places
-    places: Mapping[str, str]
+    places: Mapping[str, str]  # the bundle's files for them → the build's files
     root: Path
 
     @property
@@ -87,15 +83,8 @@ class Case:
     def key(self, contents: Contents) -> str:
         """Return a digest of all that the preprocessor is told, given and told to search."""
         recipe, group = self.recipe, self.group
-        words = [
-            *recipe.compile,
-            *(w for pair in recipe.env for w in pair),
-            recipe.toolchain_id,
-            *group.archs,
-            "",
-            str(self.root),
-        ]
-        words += [r.source for _, r in self.blobs]
+        words = [*recipe.compile, *(w for pair in recipe.env for w in pair), recipe.toolchain_id, *group.archs, ""]
+        words += [str(self.root), *(r.source for _, r in self.blobs)]
         files = [w for place, file in sorted(self.places.items()) for w in (place, contents.of_file(file))]
         return digest(*map(encode, [*words, "", *files]))
 
@@ -119,12 +108,21 @@ class Proof:
 
     def cases(self, made: Description) -> dict[int, Case]:
         """Return the cases to prove in the bundle of `made`, by the index of their group."""
-        return {i: case for i in range(len(self._groups)) if (case := self._case(i, made))}
+        found: dict[int, Case] = {}
+        for i, group in enumerate(self._groups):
+            members = set(self._blobs_of(i))
+            blobs = tuple((p, r) for p, r in made.rows if p.blob in members)
+            if blobs:
+                where = made.places[group.toolchain.name]
+                files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
+                held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
+                recipe = made.manifest.recipes[blobs[0][1].recipe]
+                found[i] = Case(group, blobs, recipe, where, held, self._directory / "bundle")
+        return found
 
     def foresee(self, cases: Mapping[int, Case]) -> Finding:
-        """Return what can be found before the bundle is written: the findings of an earlier link
-        for an equal bundle, and files that the bundle surely lacks. This saves writing a bundle
-        that would fail."""
+        """Return what can be found before the bundle is written in vain: an earlier link's findings
+        for an equal bundle, and files that the bundle surely lacks."""
         found: dict[int, Finding] = {}
         for i, case in cases.items():
             key = case.key(self._contents)
@@ -158,29 +156,15 @@ class Proof:
     def _blobs_of(self, i: int) -> Iterator[object]:
         return (command for commands in self._groups[i].sources.values() for command in commands)
 
-    def _case(self, i: int, made: Description) -> Case | None:
-        members = set(self._blobs_of(i))
-        blobs = tuple((p, r) for p, r in made.rows if p.blob in members)
-        if not blobs:
-            return None
-        group = self._groups[i]
-        where = made.places[group.toolchain.name]
-        files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
-        held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
-        return Case(group, blobs, made.manifest.recipes[blobs[0][1].recipe], where, held, self._directory / "bundle")
-
     def _look(self, i: int, case: Case) -> Finding:
         key = case.key(self._contents)
-        known = self._recall(key)
-        if known is None:
-            known = self._used[key] = self._preprocessed(i, case)
-        return known
-
-    def _preprocessed(self, i: int, case: Case) -> Finding:
+        if known := self._recall(key):
+            return known
         work = self._directory / "proof" / str(i)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        return _preprocess(case, work, case.blobs)
+        self._used[key] = _preprocess(case, work, case.blobs)
+        return self._used[key]
 
     def _recall(self, key: str) -> Finding | None:
         known = self._used.get(key) or self._known.get(key)

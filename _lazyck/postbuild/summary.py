@@ -4,13 +4,13 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from _lazyck.errors import FormatError
 from _lazyck.files import write_atomic
-from _lazyck.postbuild.explain import summary_lines
-from _lazyck.postbuild.reasons import Unlazy, of_json, to_json
+from _lazyck.postbuild.reasons import Unlazy, of_json, summary_lines, to_json
+from _lazyck.postbuild.state import tuples
 from _lazyck.quantities import counted, show_size
 from _lazyck.visible import visible, visible_lines
 
@@ -20,9 +20,7 @@ EARLIER = "earlier.json"  # what the last link did, while a build runs that has 
 
 @dataclass(frozen=True)
 class LinkSummary:
-    """Holds counts, seconds and bytes of one lazy link. `cpu_seconds` and `peak_rss_kib` are
-    lazyck's own share (probe, stubs, bundle, link), without the eager compiles that the project
-    would have paid anyway."""
+    """Holds counts, seconds and bytes of one lazy link."""
 
     library: str
     output: str
@@ -36,7 +34,7 @@ class LinkSummary:
     bundle_seconds: float
     eager_seconds: float
     link_seconds: float
-    cpu_seconds: float
+    cpu_seconds: float  # lazyck's own share, as the peak is: without eager compiles, which any build pays
     peak_rss_kib: int
     library_bytes: int
     bundle_bytes: int
@@ -50,21 +48,15 @@ class LinkSummary:
 
 def save(summary: LinkSummary, path: Path) -> None:
     """Write `summary` as JSON."""
-    raw = asdict(summary)
-    raw["eager"] = [to_json(one) for one in summary.eager]
-    raw["by_kernel"] = [to_json(one) for one in summary.by_kernel]
-    write_atomic(path, json.dumps(raw, indent=1).encode())
+    write_atomic(path, json.dumps(vars(summary), indent=1, default=to_json).encode())
 
 
 def load(path: Path) -> LinkSummary:
     """Read what `save` wrote. Raises `FormatError`."""
     try:
-        raw = json.loads(path.read_text())
-        raw["eager"] = tuple(map(of_json, raw["eager"]))
-        raw["by_kernel"] = tuple(map(of_json, raw.get("by_kernel", ())))
-        raw["warnings"] = tuple(raw["warnings"])
-        raw["archives"] = tuple(raw.get("archives", ()))
-        return LinkSummary(**raw)
+        raw = tuples(json.loads(path.read_text()))
+        unlazy = {name: tuple(map(of_json, raw.get(name, ()))) for name in ("eager", "by_kernel")}
+        return LinkSummary(**(raw | unlazy))
     except (OSError, ValueError, TypeError, KeyError) as e:
         raise FormatError(f"{path}: not a summary of a lazy link ({e})", "run `lazyck build full` again") from e
 

@@ -32,7 +32,7 @@ def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Make `directory` if need be, and lock it for this process. Tidying removes locks that others
     would be using."""
     try:
-        own = Directory.make(directory)
+        own = Directory.open(directory, makes=True)
     except OSError as e:
         raise LazyckError(f"--output {directory}: {e.strerror}", "give a directory that can be written") from e
     with own:

@@ -89,7 +89,7 @@ class _Child:
 
     def release(self) -> None:
         """Make the process idle if it has answered completely, else end it."""
-        if not self._is_busy and self._process.is_running():
+        if not self._is_busy and self._process.poll() is None:
             with self._lock:
                 self._idle.append(self)
             return

@@ -13,9 +13,8 @@ from _lazyck.history import Event
 from _lazyck.layout import Place
 
 MOST_SHOWN = 100  # failures on the page; logs are read only for these
-_REPEAT = re.compile(
-    r"\[to reproduce: (.*)\]"
-)  # the last line of a failed compile's log (runtime/src/store/compile.cpp)
+# The last line of a failed compile's log (runtime/src/store/compile.cpp).
+_REPEAT = re.compile(r"\[to reproduce: (.*)\]")
 _LONGEST_READ = 256 << 10  # bytes of a log, from its end
 _MOST_LINES = 40
 _LONGEST_END = 4000  # characters

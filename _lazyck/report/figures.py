@@ -1,7 +1,7 @@
 """Figures from a history: sums, the blobs that cost most, growth, runs, and the lanes of the
 timeline."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -75,11 +75,6 @@ class Coverage:
         ones."""
         return self.blobs * self.mean_seconds
 
-    @property
-    def spent_seconds(self) -> float:
-        """What compiling the compiled blobs takes."""
-        return self.compiled * self.mean_seconds
-
 
 @dataclass(frozen=True)
 class Run:
@@ -98,6 +93,9 @@ class Lane:
 
     label: str
     threads: tuple[tuple[Event, ...], ...]
+
+
+_Placed = tuple[tuple[int, str, float], Lane]  # with what decides about the lane's place
 
 
 def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_bytes: int, made: float) -> Summary:
@@ -128,19 +126,15 @@ def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_b
 def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
     """Return every blob with a compile, successful or not, sorted by compile time, the longest
     first."""
+    loads = Counter((e.library, e.blob, e.arch) for e in events if e.kind == "load" and not e.has_failed)
     grouped: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
-    loads: dict[tuple[str, str, str], int] = defaultdict(int)
     for e in events:
-        key = (e.library, e.blob, e.arch)
         if e.kind == "compile":
-            grouped[key].append(e)
-        elif e.kind == "load" and not e.has_failed:
-            loads[key] += 1
+            grouped[e.library, e.blob, e.arch].append(e)
     total = sum(e.seconds for of_blob in grouped.values() for e in of_blob)
     costs = []
     for (library, blob, arch), compiles in grouped.items():
         seconds = sum(e.seconds for e in compiles)
-        sizes = [e.size for e in compiles if e.size]
         costs.append(
             BlobCost(
                 blob=blob,
@@ -151,7 +145,7 @@ def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
                 compiles=sum(not e.has_failed for e in compiles),
                 loads=loads[library, blob, arch],
                 peak_kib=max(e.peak_kib for e in compiles),
-                size=sizes[-1] if sizes else 0,
+                size=next((e.size for e in reversed(compiles) if e.size), 0),
             )
         )
     return sorted(costs, key=lambda c: (-c.seconds, c.blob, c.arch, c.library))
@@ -179,19 +173,12 @@ def growth(events: Sequence[Event], most: int = 600) -> list[tuple[float, int]]:
 
 def runs(events: Sequence[Event]) -> list[Run]:
     """Return the runs in the period, which is cut where nothing happened for half an hour."""
-    groups: list[list[Event]] = []
-    end = 0.0
+    found: list[Run] = []
     for e in events:
-        if not groups or e.start > end + _IDLE:
-            groups.append([])
-            end = 0.0
-        groups[-1].append(e)
-        end = max(end, e.start + e.seconds)
-    found = []
-    for group in groups:
-        compiles = [e for e in group if e.kind == "compile"]
-        last = max(e.start + e.seconds for e in group)
-        found.append(Run(group[0].start, last, len(compiles), sum(e.seconds for e in compiles)))
+        run = found.pop() if found and e.start <= found[-1].end + _IDLE else Run(e.start, e.start, 0, 0)
+        compiles, seconds = (1, e.seconds) if e.kind == "compile" else (0, 0)
+        end = max(run.end, e.start + e.seconds)
+        found.append(Run(run.start, end, run.compiles + compiles, run.compile_seconds + seconds))
     return found
 
 
@@ -201,28 +188,25 @@ def lanes(events: Sequence[Event]) -> list[Lane]:
     processes: dict[tuple[str, int, int], list[Event]] = defaultdict(list)
     for e in events:
         processes[e.host, e.rank, e.pid].append(e)
-    short: dict[str, list[list[Event]]] = defaultdict(list)
-    for (host, rank, _), own in processes.items():
-        if _is_short(rank, own):
-            short[host].append(own)
-    short = {host: those for host, those in short.items() if len(those) > _MANY_PROCESSES}
-    found: list[tuple[tuple[int, str, float], Lane]] = []
+    found: list[_Placed] = []
+    short: dict[str, list[tuple[list[Event], _Placed]]] = defaultdict(list)
     for (host, rank, pid), own in processes.items():
-        if host in short and _is_short(rank, own):
-            continue
         rank_text = f"rank {rank} · " if rank >= 0 else ""
         order = rank if rank >= 0 else _RANKLESS
-        found.append(((order, host, own[0].start), Lane(f"{rank_text}{host or '?'} · pid {pid}", _by_thread(own))))
+        lane = (order, host, own[0].start), Lane(f"{rank_text}{host or '?'} · pid {pid}", _by_thread(own))
+        if rank < 0 and len(own) <= _SHORT_LIVED:
+            short[host].append((own, lane))
+        else:
+            found.append(lane)
     for host, those in short.items():
-        for row in _packed(those):
+        if len(those) <= _MANY_PROCESSES:
+            found += [lane for _, lane in those]
+            continue
+        for row in _packed(own for own, _ in those):
             members = len({e.pid for e in row})
             label = f"{host or '?'} · {members} process{'es' if members > 1 else ''}"
             found.append(((_RANKLESS, host, row[0].start), Lane(label, (tuple(row),))))
     return [lane for _, lane in sorted(found, key=lambda f: f[0])]
-
-
-def _is_short(rank: int, events: Sequence[Event]) -> bool:
-    return rank < 0 and len(events) <= _SHORT_LIVED
 
 
 def _by_thread(events: Sequence[Event]) -> tuple[tuple[Event, ...], ...]:

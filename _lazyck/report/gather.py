@@ -14,13 +14,12 @@ from _lazyck.config import cache_dir
 from _lazyck.costs import read_costs
 from _lazyck.directory import read_leaves
 from _lazyck.errors import LazyckError, UsageError
-from _lazyck.history import Event, History, merge, read_history, read_trace
+from _lazyck.history import merge, read_history, read_trace
 from _lazyck.layout import ENTRY
 from _lazyck.manifest import Manifest
+from _lazyck.quantities import parse_age
 from _lazyck.report import figures
 from _lazyck.report.failures import Failure, failures, with_advice
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @dataclass(frozen=True)
@@ -74,27 +73,19 @@ def gather(
             f"{place}: none of {len(found.events)} events is of this library and period",
             f"libraries in it: {known}; without --since and --library all are reported",
         )
-    return make_report(place, chosen, found, library, manifests, made)
-
-
-def make_report(
-    cache: Path, events: Sequence[Event], whole: History, library: str, manifests: Sequence[Manifest], made: float
-) -> Report:
-    """Return the report on `events`, a selection from the `whole` history."""
-    costs = read_costs([cache]).with_events(whole.events)  # a blob's cost may be known from before the period
-    entries, size = cache_size(cache)
+    costs = read_costs([place]).with_events(found.events)  # a blob's cost may be known from before the period
     return Report(
         made=made,
-        cache=str(cache),
+        cache=str(place),
         library=library,
-        summary=figures.summarize(events, costs, entries, size, made),
-        blobs=tuple(figures.blob_costs(events)),
-        failures=tuple(with_advice(failures(events), cache)),
+        summary=figures.summarize(chosen, costs, *cache_size(place), made),
+        blobs=tuple(figures.blob_costs(chosen)),
+        failures=tuple(with_advice(failures(chosen), place)),
         coverage=tuple(figures.coverage(m, costs) for m in manifests),
-        growth=tuple(figures.growth(events)),
-        runs=tuple(figures.runs(events)),
-        lanes=tuple(figures.lanes(events)),
-        passed_over=whole.passed_over,
+        growth=tuple(figures.growth(chosen)),
+        runs=tuple(figures.runs(chosen)),
+        lanes=tuple(figures.lanes(chosen)),
+        passed_over=found.passed_over,
     )
 
 
@@ -103,8 +94,8 @@ def since_time(text: str, now: float) -> float:
     (local time), and 0 for an empty string. Raises `UsageError`."""
     if not text:
         return 0.0
-    if match := re.fullmatch(r"(\d{1,6})([smhdw])", text):
-        return now - int(match[1]) * _UNITS[match[2]]
+    if re.fullmatch(r"\d{1,6}[smhdw]", text):
+        return now - parse_age(text, "--since")
     with suppress(ValueError, OverflowError, OSError):
         return datetime.fromisoformat(text).timestamp()
     raise UsageError(f"--since {text}: not a time", "give an age, such as 90m, 12h or 7d, or a date: 2026-01-31")

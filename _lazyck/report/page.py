@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,7 @@ def _subtitle(report: Report) -> str:
 
 def _cards(report: Report) -> str:
     s = report.summary
+    entries = f"{s.cache_entries:,} entr{'y' if s.cache_entries == 1 else 'ies'}"
     unknown = f", without {s.unknown_hits:,} of unknown cost" if s.unknown_hits else ""
     cards = [
         ("compile", "Compiles", f"{s.compiles:,}", f"of {count_text(s.compiled_blobs, 'blob')}"),
@@ -122,12 +123,7 @@ def _cards(report: Report) -> str:
         ("load", "Compile time saved", duration(s.saved_seconds), "by these loads" + unknown),
         ("wait", "Spent waiting", duration(s.wait_seconds), "for others' compiles and for slots"),
         ("failure" if s.failures else "", "Failures", f"{s.failures:,}", "listed first" if s.failures else "none"),
-        (
-            "",
-            "Cache size",
-            show_size(s.cache_bytes),
-            f"{s.cache_entries:,} entr{'y' if s.cache_entries == 1 else 'ies'}, now",
-        ),
+        ("", "Cache size", show_size(s.cache_bytes), f"{entries}, now"),
     ]
     return "".join(
         f'<div class="{kind}"><dt>{label}</dt><dd class="figure">{figure}</dd><dd class="note">{note}</dd></div>'
@@ -202,11 +198,8 @@ def _coverage(libraries: Sequence[Coverage]) -> str:
 
 def _library(c: Coverage) -> str:
     part = c.compiled / c.blobs if c.blobs else 0.0
-    eager = (
-        f" {count_text(c.eager, 'more blob')} {'was' if c.eager == 1 else 'were'} compiled with the library."
-        if c.eager
-        else ""
-    )
+    were = "was" if c.eager == 1 else "were"
+    eager = f" {count_text(c.eager, 'more blob')} {were} compiled with the library." if c.eager else ""
     lines = [
         f'<div class="library"><h3>{html_text(c.library)}</h3>',
         f'<svg class="part" aria-hidden="true"><rect width="{100 * part:.2f}%" height="100%"></rect></svg>',
@@ -222,8 +215,8 @@ def _library(c: Coverage) -> str:
         lines.append(
             f"<p>The whole library would take <strong>{_core_hours(c.whole_seconds)}</strong> for one arch, at "
             f"the average of {duration(c.mean_seconds)} per blob: {count_text(c.compiled, 'compiled blob')} took "
-            f"{duration(c.spent_seconds)}. This is an extrapolation from {count_text(c.compiled, 'blob')}, not a "
-            "measurement: the rest may be cheaper or more expensive.</p>"
+            f"{duration(c.compiled * c.mean_seconds)}. This is an extrapolation from {count_text(c.compiled, 'blob')}, "
+            "not a measurement: the rest may be cheaper or more expensive.</p>"
         )
     else:
         lines.append(
@@ -282,12 +275,9 @@ def _footer(report: Report) -> str:
 
 def to_json(report: Report) -> dict[str, Any]:
     """Return the report for programs, without single events, which are in the history."""
-    raw = {name: value for name, value in vars(report).items() if name != "lanes"}
-    raw["summary"] = asdict(report.summary)
-    for name in ("blobs", "failures", "runs"):
-        raw[name] = [asdict(each) for each in raw[name]]
-    raw["coverage"] = [
-        {**asdict(c), "extrapolated_seconds": c.whole_seconds, "extrapolated_from": c.compiled} for c in report.coverage
-    ]
+    raw = asdict(replace(report, lanes=()))
+    del raw["lanes"]
+    for row, c in zip(raw["coverage"], report.coverage, strict=True):
+        row |= {"extrapolated_seconds": c.whole_seconds, "extrapolated_from": c.compiled}
     raw["growth"] = [{"time": t, "bytes": n} for t, n in report.growth]
     return raw

@@ -28,12 +28,12 @@ def render_timeline(report: Report) -> str:
     whole = f'<option value="0">whole period · {len(report.runs):,} runs</option>' if len(report.runs) > 1 else ""
     legend = "".join(
         f'<li><svg aria-hidden="true" viewBox="0 0 16 12"><rect class="{kind}-bar" x="{x}" y="{y}" width="{w}" '
-        f'height="{h}"></rect></svg>{name}</li>'
-        for kind, name, x, y, w, h in (
-            ("compile", "compile", 0, 0, 16, 12),
-            ("wait", "wait", 0, 3, 16, 6),
-            ("load", "load", 6, 8, 4, 4),
-            ("failure", "failure", 0, 0, 16, 12),
+        f'height="{h}"></rect></svg>{kind}</li>'
+        for kind, x, y, w, h in (
+            ("compile", 0, 0, 16, 12),
+            ("wait", 0, 3, 16, 6),
+            ("load", 6, 8, 4, 4),
+            ("failure", 0, 0, 16, 12),
         )
     )
     buttons = "".join(
@@ -86,33 +86,18 @@ def script_data(report: Report) -> dict[str, Any]:
         return words.setdefault(middle(text, LONGEST_TEXT), len(words))
 
     word("")
-    rows = [
-        [
-            lane,
-            thread,
-            round(e.start - start, 4),
-            round(e.seconds, 5),
-            _FAILURE if e.has_failed else _KINDS[e.kind],
-            word(e.blob),
-            word(e.arch),
-            word(e.what),
-            e.peak_kib,
-            e.size,
-            e.pid,
-        ]
-        for lane, thread, e in _drawn(report.lanes)
-    ]
-    whole = (start, report.summary.last)
+    rows: list[list[float]] = []
+    for lane, thread, e in _drawn(report.lanes):
+        when, kind = (round(e.start - start, 4), round(e.seconds, 5)), _FAILURE if e.has_failed else _KINDS[e.kind]
+        rows.append([lane, thread, *when, kind, *map(word, (e.blob, e.arch, e.what)), e.peak_kib, e.size, e.pid])
+    spans = [(start, report.summary.last), *((r.start, r.end) for r in _chosen_runs(report.runs))]
     offset = datetime.fromtimestamp(report.summary.last).astimezone().utcoffset()
     return {
         "t0": start,
         "offset": offset.total_seconds() if offset else 0,
         "span": [0, round(report.summary.last - start, 3)],
         "lanes": [[middle(lane.label), len(lane.threads)] for lane in report.lanes[:_MOST_LANES]],
-        "runs": [
-            [round(a - start, 3), round(b - start, 3)]
-            for a, b in [whole, *((r.start, r.end) for r in _chosen_runs(report.runs))]
-        ],
+        "runs": [[round(a - start, 3), round(b - start, 3)] for a, b in spans],
         "words": list(words),
         "events": rows,
         "growth": [[round(t - start, 3), size] for t, size in report.growth],

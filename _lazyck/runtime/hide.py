@@ -36,18 +36,15 @@ def set_apart(path: Path) -> None:
         table = image.get_section_by_name(".symtab")
         if not isinstance(table, SymbolTableSection):
             return
-        # Sections may use the string table, too, and names may share their ends. Its contents
-        # therefore stay as they are.
+        # The strings stay: sections may use the table, too, and names may share their ends.
         strings = bytearray(table.stringtable.data())
-        # Of section groups with one name a linker keeps the first, which would discard the
-        # library's own.
+        # Of groups with one name a linker keeps the first, and would discard the library's own.
         groups = {section["sh_info"] for section in image.iter_sections("SHT_GROUP")}
         rows: list[bytes] = []
         for name, info, other, section, value, size in _ROW.iter_unpack(table.data()):
             text = bytes(strings[name : strings.index(0, name)])
             is_global = info >> 4 != _LOCAL
-            # Inline functions of headers are hidden already, and each object has those that it
-            # uses.
+            # Inline functions of headers are hidden already, and each object has its own.
             is_own = is_global and bool(section) and (not other & 3 or info >> 4 == _WEAK)
             is_apart = (is_own or len(rows) in groups) and not _KEPT.match(text.decode())
             is_long = bool(section) and not is_global and _OF_CXX_LIBRARY.match(text)
@@ -64,6 +61,5 @@ def set_apart(path: Path) -> None:
 
 
 def _apart(name: bytes) -> bytes:
-    """Return a name for a symbol that no library's own can collide with. All objects get the same
-    name."""
+    """Return a name, the same for all objects, with which no library's own can collide."""
     return (hashlib.sha256(name).hexdigest()[:16].encode() if _OF_CXX_LIBRARY.match(name) else name) + _MARK

@@ -29,13 +29,11 @@ OBJECTS = "objects"  # the store of objects in the user's directory of tools
 _RUNTIME, _DIGESTS, _TOOL = "runtime", "digests", "tool"
 _GROUPS = {
     "base/hash.cpp": _DIGESTS,
-    "entrance/tool_blobs.cpp": _TOOL,
     "entrance/tool_main.cpp": _TOOL,
     "entrance/tool_make.cpp": _TOOL,
 }
 
-# There is no -fno-exceptions, no sanitizer and no -march: the objects must fit whatever they are
-# linked with.
+# No -fno-exceptions, sanitizer or -march: the objects must fit whatever they are linked with.
 CXX_FLAGS = (
     "-std=c++17",
     "-g0",
@@ -56,14 +54,12 @@ _SMALLEST = ("-Os",)
 # Flags that are used if the compiler knows them. Outline atomics would bring a constructor, and
 # only that of messages.cpp may run.
 MACHINE_FLAGS = {
-    # The runtime's calls are bound when the library is loaded, in some 50 µs, and not one by one in
-    # the first call.
+    # The runtime's calls are bound when it is loaded, in some 50 µs, and not in the first call.
     "x86_64": ("-fcf-protection=full", "-fno-plt"),
     "aarch64": ("-mbranch-protection=standard", "-mno-outline-atomics"),
 }
-# This flag is used if the compiler knows it. A static of an inline function (of the C++ library's
-# headers too) must not become a unique symbol, which would pin a lazy library in memory past its
-# dlclose and share the static between libraries.
+# This flag is used if the compiler knows it. A static of an inline function must not become a
+# unique symbol, which would pin a library past its dlclose and share the static between libraries.
 UNPIN_FLAG = "-fno-gnu-unique"
 LINK_FLAGS = shipped.TOOL_LINK_FLAGS
 _LAYOUT = "7"  # of the objects in the store, apart from compiler and flags: see hide.py
@@ -78,30 +74,23 @@ def source_digest(src: Path = SOURCES) -> str:
 def compile_objects(
     store: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = (), jobs: int | None = None
 ) -> list[Path]:
-    """Return the objects that turn stubs into a lazy library. Objects that `store` lacks are
-    compiled.
-
-    `compiler` is an argv prefix. The objects are for the machine that it makes code for. Each is
-    named by what it was made of (its source, the headers, compiler and flags), so that one store
-    serves all versions, compilers and processes. The compiler's messages are kept beside an object.
-    Raises `BuildError`, `CommandError`, `ToolchainError`.
-    """
+    """Return the objects that turn stubs into a lazy library, for the machine that `compiler`, an
+    argv prefix, makes code for. Each that `store` lacks is compiled, and named by what it was made
+    of, so that one store serves all compilers and processes. The compiler's messages are kept
+    beside it. Raises `BuildError`, `CommandError`, `ToolchainError`."""
     machine = machine_for(compiler)
     trampoline = src / "entrance" / f"stub_{machine}.S"
     if not trampoline.is_file():
         known = ", ".join(sorted(p.stem.removeprefix("stub_") for p in trampoline.parent.glob("stub_*.S")))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
-    units = [*_units(src, with_tool=False), _Unit(src, trampoline.stem, (trampoline,))]
+    units = [*_units(src, with_tool=False), _Unit(trampoline.stem, (trampoline,))]
     return _compile(store, compiler, src, units, extra_flags, jobs)
 
 
 def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
-    """Return the executable `lazyck-rt`, built below `out` in a directory of its own for each state
-    of sources and compiler.
-
-    Its objects come from the store `out`/`OBJECTS`, as those of `compile_objects` do. Several
-    processes may do this at once. Raises `CommandError`, `ToolchainError`.
-    """
+    """Return the executable `lazyck-rt`, built below `out` in a directory for each state of sources
+    and compiler, of objects in `out`/`OBJECTS`. Several processes may do this at once. Raises
+    `CommandError`, `ToolchainError`."""
     compiler = canonical(compiler)
     tool = tool_path(out, compiler, src, extra_flags)
     if tool.is_file():
@@ -118,11 +107,8 @@ def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fl
 
 
 def objects_for_wheels(store: Path, compiler: Sequence[str]) -> dict[str, tuple[str, Path]]:
-    """Return what `shipped.write` puts into a wheel of the runtime: keys and objects, by name.
-
-    Objects that `store` lacks are made with `compiler`. Nobody waits for them, so that they are as
-    small as possible. Raises `CommandError`, `ToolchainError`.
-    """
+    """Return keys and objects, by name, that `shipped.write` puts into a wheel. Nobody waits for
+    them, so that they are as small as possible. Raises `CommandError`, `ToolchainError`."""
     made = compile_objects(store, compiler, extra_flags=_SMALLEST)
     made += _compile(store, compiler, SOURCES, _units(SOURCES, with_tool=True), _SMALLEST, None)
     made += _compile(store, compiler, SOURCES, [u for u in _units(SOURCES, with_tool=False) if u.is_fast], (), None)
@@ -180,35 +166,21 @@ def _texts(src: Path, files: Iterable[Path]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class _Unit:
-    """The sources of one object, which are below `src`, and the object's name."""
+    """The sources of one object, the object's name, and whether its code must be fast."""
 
-    src: Path
     name: str
     sources: tuple[Path, ...]
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether the code must be fast."""
-        return _group(self.src, self.sources[0]) == _DIGESTS
-
-    @property
-    def content(self) -> list[bytes]:
-        """Everything that decides the object, apart from headers, compiler and flags."""
-        return [self.name.encode(), *_texts(self.src, self.sources)]
-
-
-def _group(src: Path, source: Path) -> str:
-    return _GROUPS.get(source.relative_to(src).as_posix(), _RUNTIME)
+    is_fast: bool = False
 
 
 def _units(src: Path, *, with_tool: bool) -> list[_Unit]:
     """Return the units in which the C++ sources are compiled."""
-    groups: dict[str, list[Path]] = {}
+    groups: dict[tuple[str, bool], list[Path]] = {}
     for source in _sources(src, "*.cpp"):
-        group = _group(src, source)
+        group = _GROUPS.get(source.relative_to(src).as_posix(), _RUNTIME)
         if with_tool or group != _TOOL:
-            groups.setdefault(group if src == SOURCES else source.stem, []).append(source)
-    return [_Unit(src, name, tuple(sources)) for name, sources in groups.items()]
+            groups.setdefault((group if src == SOURCES else source.stem, group == _DIGESTS), []).append(source)
+    return [_Unit(name, tuple(sources), is_fast) for (name, is_fast), sources in groups.items()]
 
 
 def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
@@ -241,7 +213,7 @@ def _compile(
     # Any source may include any header: a dependency scanner would not be worth its complexity.
     headers = [p for p in _sources(src, "*") if p.suffix in (".h", ".hpp")]
     common = digest(abi_header, *_texts(src, headers))
-    keys = [digest(common.encode(), *unit.content)[:16] for unit in units]
+    keys = [digest(common.encode(), unit.name.encode(), *_texts(src, unit.sources))[:16] for unit in units]
     objects = [directory / key / f"{unit.name}.o" for unit, key in zip(units, keys, strict=True)]
     if all(o.is_file() for o in objects):
         return objects

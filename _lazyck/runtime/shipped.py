@@ -52,8 +52,7 @@ class Abi:
 
 
 def abi_of(compiler: Sequence[str]) -> Abi:
-    """Return the numbers of a compiler, an argv prefix. Raises `LazyckError` if they cannot be
-    determined."""
+    """Return the numbers of a compiler, an argv prefix. Raises `LazyckError`."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import SymbolTableSection
@@ -80,9 +79,8 @@ def _numbers(elf: "ELFFile", table: "SymbolTableSection", name: str) -> tuple[in
 
 
 def write(directory: Path, compiler: Sequence[str], objects: Mapping[str, tuple[str, Path]]) -> Abi:
-    """Put objects that `compiler` made, by name with key and file, below `directory`, where `find`
-    looks for those of its machine. Returns the numbers that they need. Raises `LazyckError`,
-    `OSError`."""
+    """Put objects that `compiler` made, by name with key and file, below `directory` for `find`.
+    Returns the numbers that they need. Raises `LazyckError`, `OSError`."""
     abi = abi_of(compiler)
     place = directory / machine_for(compiler)
     place.mkdir(parents=True)
@@ -94,8 +92,7 @@ def write(directory: Path, compiler: Sequence[str], objects: Mapping[str, tuple[
 
 
 def find(compiler: Sequence[str], name: str, key: str) -> Path | None:
-    """Return the object of that name and key if this wheel contains it and it fits `compiler`, else
-    None."""
+    """Return the object of that name and key if this wheel has it and it fits `compiler`."""
     place = DIRECTORY / machine_for(compiler)
     if not place.is_dir():
         return None
@@ -113,15 +110,9 @@ def find_program(key: str) -> Path | None:
     return place / PROGRAM if is_it else None
 
 
-def forget() -> None:
-    """Forget which compilers fit, so that they are tested again."""
-    _fitting.cache_clear()
-
-
 @lru_cache(maxsize=16)
 def _fitting(compiler: tuple[str, ...], place: Path) -> dict[str, str]:
-    """Return the keys of all objects in `place` by name if they fit `compiler`, else an empty
-    mapping."""
+    """Return the keys of the objects in `place` by name if they fit `compiler`, else none."""
     try:
         about = json.loads((place / _ABOUT).read_bytes())
         made = Abi(*(tuple(about["abi"][part]) for part in ("same", "least")))

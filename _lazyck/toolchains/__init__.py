@@ -4,29 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from _lazyck.errors import UsageError
-from _lazyck.toolchains.base import Found, Toolchain
-from _lazyck.toolchains.cuda import CUDA
-from _lazyck.toolchains.host import HOST
-from _lazyck.toolchains.llvm import LLVM
-from _lazyck.toolchains.rocm import ROCM
+from _lazyck.toolchains.base import Found as Found
+from _lazyck.toolchains.base import Toolchain as Toolchain
+from _lazyck.toolchains.cuda import CUDA as CUDA
+from _lazyck.toolchains.host import HOST as HOST
+from _lazyck.toolchains.llvm import LLVM as LLVM
+from _lazyck.toolchains.rocm import ROCM as ROCM
 
 ALL: tuple[Toolchain, ...] = (ROCM, CUDA, HOST, LLVM)
-
 _BY_NAME = {t.name: t for t in ALL}
-
-__all__ = [
-    "ALL",
-    "CUDA",
-    "HOST",
-    "LLVM",
-    "ROCM",
-    "Found",
-    "Toolchain",
-    "archs_of_environment",
-    "by_name",
-    "parse_archs",
-    "resolve_native",
-]
 
 
 def by_name(name: str) -> Toolchain:

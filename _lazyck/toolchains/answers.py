@@ -14,7 +14,7 @@ from pathlib import Path
 from _lazyck import proc
 from _lazyck.config import environment, tools_dir
 from _lazyck.files import digest, encode, own_folder, write_atomic
-from _lazyck.toolchains import tool_names
+from _lazyck.toolchains import lookup
 
 # Variables by which a driver finds its parts, or that change what it is told.
 _VARIABLES = (
@@ -46,7 +46,7 @@ def _place(argv: Sequence[str]) -> Path | None:
     """Return the file for an answer, or None if it is not to be kept: a script, or a program of
     another name, may start any other program."""
     program = os.path.realpath(argv[0])
-    if not tool_names.is_compiler(Path(program).name):
+    if not lookup.is_compiler(Path(program).name):
         return None
     env = environment()
     try:

@@ -63,6 +63,7 @@ class Toolchain(ABC):
     """The option tables, arch detection and recipes of one family of compilers. Stateless."""
 
     name: str
+    searched: str  # where `find` looks, for the user
     tools: tuple[str, ...]
     home_env: tuple[str, ...] = ()
     compiler_env: tuple[str, ...] = ()
@@ -85,6 +86,7 @@ class Toolchain(ABC):
     foreign_suffixes: ClassVar[Mapping[str, str]] = {}
     written_in: Literal["c++", "llvm-ir"] = "c++"  # what its sources are probed as
     arch_flags: tuple[str, ...] = ()
+    default_arch = ""  # if nothing says one
     # whether a managed variable works if it is registered after kernels were launched
     takes_late_managed = True
     table: OptionTable
@@ -99,10 +101,9 @@ class Toolchain(ABC):
     host_only: tuple[str, ...] = ()
     # further options for a link of such objects
     host_only_link: tuple[str, ...] = ()
-    # whether `lazyck-unit` can split its compiles; which sources are deferred by kernel unless the
-    # user says otherwise; and options under which the program fails, although they do not change
-    # the result
-    has_units = False
+    # If `lazyck-unit` can split its compiles: which sources are deferred by kernel unless the user
+    # says otherwise, and options under which the program fails, although they do not change the
+    # result.
     unit_globs: tuple[str, ...] = ()
     hinders_units: frozenset[str] = frozenset()
     unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # suffixes of sources that may have device code
@@ -115,10 +116,6 @@ class Toolchain(ABC):
     @abstractmethod
     def find(self, env: Mapping[str, str]) -> Found | None:
         """Return the toolchain that a build with `env` would use, or None."""
-
-    def versioned(self, env: Mapping[str, str]) -> list[str]:
-        """Return further names under which PATH has the compilers of `tools`."""
-        return []
 
     def home_programs(self) -> dict[str, str]:
         """Map programs that a build may call below this toolchain's home (`bin/nvcc`) to the
@@ -141,10 +138,6 @@ class Toolchain(ABC):
         on."""
         return ()
 
-    @abstractmethod
-    def searched(self) -> str:
-        """Return where `find` looks, for the user."""
-
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         """Return whether `compiler`, one of this toolchain's, takes sources of `kind`: a suffix, or
         a value of -x."""
@@ -159,31 +152,18 @@ class Toolchain(ABC):
         spelling."""
         return {variable: ";".join(archs) for variable in self.arch_env}
 
-    def names_native(self, words: Sequence[str]) -> bool:
-        """Return whether a command line asks for the GPUs of the machine that it runs on."""
-        return False
-
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the archs that a command line compiles for, as far as it names them."""
         return ()
 
     def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         """Return the archs that `cmd` asks for, by name or as the GPUs of this machine."""
-        words = self.all_words(cmd)
-        named = self.archs_in(words)
-        if any("native" in word for word in words) and self.names_native(words):
-            found = self.find(env)
-            named += self.present_archs(found, env) if found else ()
-        return tuple(dict.fromkeys(named))
+        return self.archs_in(self.all_words(cmd))
 
     def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         """Return the archs that the compiler chooses for `cmd`, which asks for none, as far as it
         says them."""
         return ()
-
-    def default_arch(self) -> str:
-        """Return the arch if nothing says one."""
-        return ""
 
     @property
     def option_env(self) -> tuple[str, ...]:
@@ -213,15 +193,12 @@ class Toolchain(ABC):
             if not item.name:
                 past_source = past_source or item.value is not None
                 continue
-            if item.role in (Role.OUTPUT, Role.COMPILE) or item.role in DEPEND_ROLES or self._is_dropped(item):
+            if item.role.value in abi.ROLES_OF_OUTPUTS or item.name in self._dropped:
                 continue
             if item.role is Role.LANGUAGE and past_source:
                 continue  # `-x none` after the source says nothing about it
             kept.append(item)
         return (*call.argv[: call.prefix], *join(kept))
-
-    def _is_dropped(self, item: Item) -> bool:
-        return item.name in self._dropped
 
     def base_env(self, cmd: CompileCommand) -> tuple[tuple[str, str], ...]:
         """Return the flag-carrying variables to use with `base_words`, which has the words of the
@@ -321,7 +298,7 @@ class Toolchain(ABC):
         installs it.
         """
         if found is None:
-            detail = f"not found: looked at {self.searched()}"
+            detail = f"not found: looked at {self.searched}"
             return [Check("compiler", State.MISSING, detail, install_line(self.install))]
         shown = " ".join(found.compiler)
         try:

@@ -2,7 +2,8 @@
 is missing."""
 
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -41,19 +42,58 @@ def output_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
     return said.stdout if said.status == 0 else ""
 
 
+def fault_of(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:
+    """Return what a program says about its failure, or an empty string if it succeeds."""
+    try:
+        done = proc.run(argv, env=env, cwd=cwd, timeout=120)
+    except ToolchainError as e:
+        return e.message
+    said = (done.stderr + done.stdout).strip()
+    return "" if done.status == 0 else said or f"the compiler ended with status {done.status}"
+
+
+def error_line(said: str) -> str:
+    """Return the line of a program's output that tells most about its failure."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"error|fatal|not found|cannot", line)]
+    return next(iter([*errors, *lines]), "")[:300]
+
+
+def try_out(
+    files: Mapping[str, str],
+    commands: Iterable[Sequence[str]],
+    env: Mapping[str, str],
+    detail: str,
+    complaints: Sequence[tuple[str, str, Mapping[str, str]]],
+) -> Check:
+    """Check whether `commands` succeed in a directory with `files`.
+
+    Each of `complaints` has words of a failed command's output, what is missing if they are there,
+    and how to install that. The last one has no words: it is for all other failures, and names the
+    check.
+    """
+    with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
+        for name, text in files.items():
+            Path(work, name).write_text(text)
+        said = next((said for argv in commands if (said := fault_of(argv, env, work))), "")
+    if not said:
+        return Check(complaints[-1][1], State.OK, detail)
+    _, name, lines = next(row for row in complaints if row[0] in said)
+    return Check(name, State.MISSING, error_line(said), install_line(lines))
+
+
 # ID or ID_LIKE in /etc/os-release → package manager
 _MANAGERS = {
     "debian": "apt", "ubuntu": "apt", "fedora": "dnf", "rhel": "dnf", "centos": "dnf", "suse": "zypper",
     "opensuse": "zypper", "arch": "pacman", "alpine": "apk",
 }  # fmt: skip
-ANY = "any"  # key of a line that works on every distribution (pip, or an address)
 
 
 def install_line(lines: Mapping[str, str], manager: str | None = None) -> str:
-    """Choose from `lines` (package manager → command line) the one for this machine, or an empty
-    string if none is known."""
+    """Choose from `lines` (package manager, or `any` → command line) the one for this machine, or
+    an empty string if none is known."""
     own = package_manager() if manager is None else manager
-    return lines.get(own) or lines.get(ANY) or ""
+    return lines.get(own) or lines.get("any") or ""
 
 
 @lru_cache(maxsize=1)

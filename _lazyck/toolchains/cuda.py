@@ -11,11 +11,11 @@ from _lazyck import abi, proc
 from _lazyck.abi import Role
 from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.config import environment
-from _lazyck.errors import BuildError, CommandError, ToolchainError, UsageError
+from _lazyck.errors import BuildError, CommandError, UsageError
 from _lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, nvcc_options
 from _lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain, accepts
-from _lazyck.toolchains.check import Check, State
-from _lazyck.toolchains.gnu import TABLE, own_library_items
+from _lazyck.toolchains.check import Check, State, output_of
+from _lazyck.toolchains.gnu import TABLE, GnuToolchain, own_library_items
 from _lazyck.toolchains.options import Item, join
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
@@ -53,6 +53,7 @@ class CudaToolchain(Toolchain):
     own_archives = frozenset({"libcudart_static.a", "libcudadevrt.a", "libculibos.a", "libgcc.a", "libgcc_eh.a"})
     tools = ("nvcc",)
     home_env = cuda_places.HOME_ENV
+    searched = f"CUDACXX, {', '.join(home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {cuda_places.DEFAULT_HOME}"
     compiler_env = ("CUDACXX", "PYTORCH_NVCC")
     flag_env = (
         "NVCC_PREPEND_FLAGS",
@@ -65,16 +66,8 @@ class CudaToolchain(Toolchain):
         "CUDAFE_FLAGS",
         "PTXAS_FLAGS",
         "LIBRARIES",
-        # A host compiler that is clang reads these.
-        "CCC_OVERRIDE_OPTIONS",
-        "CLANG_NO_DEFAULT_CONFIG",
-        "CPATH",
-        "C_INCLUDE_PATH",
-        "CPLUS_INCLUDE_PATH",
-        "COMPILER_PATH",
-        "GCC_EXEC_PREFIX",
-        "LIBRARY_PATH",
-        "SOURCE_DATE_EPOCH",
+        # The host compiler reads these.
+        *(name for name in GnuToolchain.flag_env if name != "OBJC_INCLUDE_PATH"),
     )
     prepend_env = ("NVCC_PREPEND_FLAGS",)
     append_env = ("NVCC_APPEND_FLAGS",)
@@ -85,7 +78,6 @@ class CudaToolchain(Toolchain):
     languages: ClassVar[Mapping[str, str]] = {"cu": "cuda", "c++": "cuda", "c": "cuda"}
     arch_flags = ("-gencode", f"arch=compute_{abi.PH_ARCH},code=sm_{abi.PH_ARCH}")
     table = nvcc_options.TABLE
-    has_units = True
     unit_globs = ("*.cu",)
     entry_verb = "entry"
     # With --threads, nvcc 12.4's --dryrun tries to read the output of its own steps, and fails.
@@ -105,17 +97,8 @@ class CudaToolchain(Toolchain):
     def whole_home(self, home: str) -> tuple[str, str]:
         return cuda_places.completed(home, environment()), ""
 
-    def searched(self) -> str:
-        return (
-            f"CUDACXX, {', '.join(self.home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {cuda_places.DEFAULT_HOME}"
-        )
-
     def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
-        try:
-            shown = proc.run([*found.compiler, "--list-gpu-code"], env=env).stdout
-        except ToolchainError:
-            return ()
-        return tuple(sorted(re.findall(r"\bsm_(\d+[a-f]?)", shown), key=lambda a: (int(re.sub(r"\D", "", a)), a)))
+        return _sorted(re.findall(r"\bsm_(\d+[a-f]?)", output_of([*found.compiler, "--list-gpu-code"], env)))
 
     def present_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
         return cuda_checks.capabilities(found.compiler, env)
@@ -173,10 +156,6 @@ class CudaToolchain(Toolchain):
             elif item.name in _both("-code"):
                 code += " " + value
         return tuple(dict.fromkeys([*_codes(code or arch), *found]))
-
-    def names_native(self, words: Sequence[str]) -> bool:
-        values = [i.value for i in self.table.split(words) if i.name in _both("-arch")]
-        return values[-1:] == ["native"]
 
     def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         words = self.all_words(cmd)
@@ -373,7 +352,11 @@ def _steps(shown: str, env: Mapping[str, str] | None) -> list[list[str]]:
 def _archs_by_dryrun(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     shown = proc.run([*argv, "--dryrun", "-c", "x.cu", "-o", "x.o"], env=dict(env)).stderr
     codes = re.findall(r"\bkind=elf,sm=(\d+[a-f]?)", shown) or re.findall(r"\bkind=ptx,sm=(\d+[a-f]?)", shown)
-    return tuple(sorted(set(codes), key=lambda a: (int(re.sub(r"\D", "", a)), a)))
+    return _sorted(codes)
+
+
+def _sorted(archs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(archs), key=lambda a: (int(re.sub(r"\D", "", a)), a)))
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from pathlib import Path
 from _lazyck import proc
 from _lazyck.errors import ToolchainError
 from _lazyck.toolchains import lookup
-from _lazyck.toolchains.check import Check, State, install_line, output_of
+from _lazyck.toolchains.check import Check, State, error_line, fault_of, install_line, output_of
 
 _KERNEL = "__global__ void fill(int* p) { *p = 1; }\nvoid launch(int* p) { fill<<<1, 1>>>(p); }\n"
 _CCCL = "#include <cuda/std/cstdint>\n#include <cub/version.cuh>\n"
@@ -34,14 +34,7 @@ def parts(compiler: Sequence[str], env: Mapping[str, str]) -> Iterator[Check]:
         cccl.write_text(_CCCL)
 
         def fault(*words: str) -> str:
-            """Return what is wrong with a step, or an empty string."""
-            try:
-                done = proc.run([*compiler, *words], cwd=work, env=env, timeout=120)
-            except ToolchainError as e:
-                return e.message
-            said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            errors = [line for line in said if re.search(r"error|fatal|not found|cannot", line)]
-            return "" if done.status == 0 else next(iter([*errors, *said]), f"status {done.status}")[:300]
+            return error_line(fault_of([*compiler, *words], env, work))
 
         headers = fault("-E", "-o", "kernel.ii", "kernel.cu")
         yield _check("headers", headers)

@@ -4,45 +4,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from _lazyck import abi
-from _lazyck.abi import Mode, Role
+from _lazyck.abi import Role
 from _lazyck.command import LinkCommand
 from _lazyck.toolchains.base import SourceCompile, Toolchain, accepts
-from _lazyck.toolchains.options import Item, OptionTable, Rule, join, rules_of
-
-E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+from _lazyck.toolchains.options import E, Item, OptionTable, P, S, join
 
 # Options whose value names a header, a directory of headers or another file that compiling reads.
-_PATHS = (
-    "-I -isystem -iquote -idirafter -include -imacros -isysroot -iprefix -iwithprefix -iwithprefixbefore -imultilib "
-    "-cxx-isystem -iframework -F -include-pch -ivfsoverlay -isystem-after --sysroot -B "
-    "--include-directory --include-directory-after --include --imacros"
-)
-PATHS = tuple(_PATHS.split())
-# Those that the shim follows when it looks for headers.
-_INCLUDES = {
-    "-I": Role.INCLUDE,
-    "--include-directory": Role.INCLUDE,
-    "-iquote": Role.INCLUDE_QUOTED,
-    "-isystem": Role.INCLUDE_SYSTEM,
-    "-cxx-isystem": Role.INCLUDE_SYSTEM,
-    "-stdlib++-isystem": Role.INCLUDE_SYSTEM,
-    "-isystem-after": Role.INCLUDE_AFTER,
-    "-idirafter": Role.INCLUDE_AFTER,
-    "--include-directory-after": Role.INCLUDE_AFTER,
-    "-include": Role.INCLUDE_FILE,
-    "--include": Role.INCLUDE_FILE,
-    "-imacros": Role.INCLUDE_FILE,
-    "--imacros": Role.INCLUDE_FILE,
-    **dict.fromkeys(("-isysroot", "--sysroot", "-B", "-imultilib"), Role.FLAG),  # where the compiler has headers itself
+# The shim follows those that have a role of their own when it looks for headers.
+_PATHS = {
+    Role.INCLUDE: "-I --include-directory",
+    Role.INCLUDE_QUOTED: "-iquote",
+    Role.INCLUDE_SYSTEM: "-isystem -cxx-isystem",
+    Role.INCLUDE_AFTER: "-isystem-after -idirafter --include-directory-after",
+    Role.INCLUDE_FILE: "-include --include -imacros --imacros",
+    Role.FLAG: "-isysroot --sysroot -B -imultilib",  # where the compiler has headers itself
+    Role.INCLUDE_OTHER: "-iprefix -iwithprefix -iwithprefixbefore -iframework -F -include-pch -ivfsoverlay",
 }
-# Options whose value is an option of another compiler, or of a part of this one.
-_FOR_OTHERS = ("-Xclang", "-Xpreprocessor", "-Xarch_device", "-Xarch_host")
+PATHS = tuple(" ".join(_PATHS.values()).split())
 _SEPARATE = (
-    "-D -U -A -u -z -T -e -h -G -arch -framework -weak_framework -Xclang -Xpreprocessor "
-    "-Xassembler -mllvm -Xcuda-ptxas -Xcuda-fatbinary -Xopenmp-target -Xoffload-linker -Xthinlto -Xarch_device "
-    "-Xarch_host -Xanalyzer -aux-info -dumpbase -dumpbase-ext -dumpdir --param -Tbss -Tdata -Ttext -rpath -soname "
+    "-D -U -A -u -z -T -e -h -G -arch -framework -weak_framework "
+    "-Xassembler -mllvm -Xcuda-ptxas -Xcuda-fatbinary -Xopenmp-target -Xoffload-linker -Xthinlto "
+    "-Xanalyzer -aux-info -dumpbase -dumpbase-ext -dumpdir --param -Tbss -Tdata -Ttext -rpath -soname "
     "-gcc-toolchain -resource-dir -serialize-diagnostics --serialize-diagnostics -MJ "
-    "--define-macro --undefine-macro -stdlib++-isystem -ccc-gcc-name -ccc-install-dir "
+    "--define-macro --undefine-macro -ccc-gcc-name -ccc-install-dir "
     "-dynamic-linker --dynamic-linker -imultiarch -bundle_loader -install_name"
 )
 _QUERIES = (
@@ -73,7 +57,10 @@ _MODULE_VALUES = (
     "-fmodule-file= -fmodule-header= -fmodule-output= -fmodule-mapper= -fmodule-map-file= -fprebuilt-module-path= "
     "-fmodule-name="
 )
-_DEPEND_VALUES = ((Role.DEPEND_FILE, "-MF"), (Role.DEPEND_TARGET, "-MT"), (Role.DEPEND_QUOTED, "-MQ"))
+_VALUES = (
+    (Role.DEPEND_FILE, "-MF"), (Role.DEPEND_TARGET, "-MT"), (Role.DEPEND_QUOTED, "-MQ"), (Role.LIBRARY, "-l"),
+    (Role.LIBRARY_DIR, "-L"),
+)  # fmt: skip
 _ROWS = (
     # The real compiler runs whether or not these are options of a compile.
     (E, Role.REFUSE, _QUERIES, "query"),
@@ -109,35 +96,28 @@ _ROWS = (
     (E, Role.DEPEND, "-MD --write-dependencies", ""),
     (E, Role.DEPEND_USER, "-MMD --write-user-dependencies", ""),
     (E, Role.DEPEND_PHONY, "-MP", ""),
-    *((mode, role, text, "") for role, text in _DEPEND_VALUES for mode in (S, P)),
+    *((mode, role, text, "") for role, text in _VALUES for mode in (S, P)),
     (P, Role.DEPEND_WORDS, "-Wp,-MD,", ""),
     (P, Role.DEPEND_WORDS_USER, "-Wp,-MMD,", ""),
     (P, Role.INCLUDE_OTHER, "-Wp,", ""),
-    *((mode, role, text, "") for role, text in ((Role.LIBRARY, "-l"), (Role.LIBRARY_DIR, "-L")) for mode in (S, P)),
     (P, Role.LINKER, "-Wl,", ""),
     (S, Role.LINKER, "-Xlinker", ""),
     (E, Role.STATIC, "-static", ""),
     (S, Role.TARGET, "-target --target", ""),
     (P, Role.TARGET, "--target=", ""),
+    *((S, role, texts, "") for role, texts in _PATHS.items()),
+    *(
+        (P, role, f"{text}=" if text.startswith("--") else text, "")
+        for role, texts in _PATHS.items()
+        for text in texts.split()
+    ),
+    (S, Role.INCLUDE_SYSTEM, "-stdlib++-isystem", ""),
+    # The value is an option of another compiler, or of a part of this one.
+    (S, Role.INCLUDE_OTHER, "-Xclang -Xpreprocessor -Xarch_device -Xarch_host", ""),
+    (S, Role.FLAG, _SEPARATE, ""),
 )
-
-
-def rules() -> Iterable[Rule]:
-    """Yield the rules of gcc-like drivers."""
-    for text in PATHS:
-        role = _INCLUDES.get(text, Role.INCLUDE_OTHER)
-        yield Rule(text, S, role)
-        yield Rule(text + "=" if text.startswith("--") else text, P, role)
-    for text in _SEPARATE.split():
-        yield Rule(text, S, _INCLUDES.get(text, Role.INCLUDE_OTHER if text in _FOR_OTHERS else Role.FLAG))
-    yield from rules_of(_ROWS)
-
-
-TABLE = OptionTable(rules())
-DEPEND_FLAGS = frozenset({"-MG", "-MV"})
-SAVE_TEMPS = frozenset({"-save-temps", "--save-temps", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-MJ"})
+TABLE = OptionTable(_ROWS)
 SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cu", ".hip")
-LANGUAGES: Mapping[str, str] = {"c": "", "c++": "", "none": "", "c++-module": "!modules"}
 MODULES = (".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx")
 
 
@@ -155,12 +135,9 @@ class GnuToolchain(Toolchain):
     table = TABLE
     path_options = frozenset(PATHS)
     source_suffixes: tuple[str, ...] = SOURCES
-    languages: ClassVar[Mapping[str, str]] = LANGUAGES
+    languages: ClassVar[Mapping[str, str]] = {"c": "", "c++": "", "none": "", "c++-module": "!modules"}
     flag_env: tuple[str, ...] = (
-        "CPATH",
-        "C_INCLUDE_PATH",
-        "CPLUS_INCLUDE_PATH",
-        "OBJC_INCLUDE_PATH",
+        *Toolchain.header_env,
         "CCC_OVERRIDE_OPTIONS",
         "CLANG_NO_DEFAULT_CONFIG",
         "COMPILER_PATH",
@@ -169,7 +146,9 @@ class GnuToolchain(Toolchain):
         "SOURCE_DATE_EPOCH",
     )
     own_archives = frozenset({"libgcc.a", "libgcc_eh.a"})
-    _dropped = DEPEND_FLAGS | SAVE_TEMPS
+    _dropped = frozenset({
+        "-MG", "-MV", "-save-temps", "--save-temps", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-MJ",
+    })  # fmt: skip
 
     def host_preprocess_command(self, job: SourceCompile) -> tuple[str, ...]:
         return (*job.base, *self.host_only, "-w", "-E", job.source, "-o", job.output)

@@ -1,17 +1,15 @@
 """Describe the host's C and C++ compilers: gcc and clang, under whatever name PATH has them."""
 
 import platform
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import ClassVar
 
-from _lazyck import abi, proc
+from _lazyck import abi
 from _lazyck.errors import ToolchainError
-from _lazyck.toolchains import host_text, llvm, lookup, tool_names
+from _lazyck.toolchains import host_text, llvm, lookup
 from _lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for
-from _lazyck.toolchains.check import Check, State, install_line
+from _lazyck.toolchains.check import Check, State, try_out
 from _lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
 
 _TRIAL = """#include <filesystem>
@@ -26,6 +24,7 @@ class HostToolchain(GnuToolchain):
     """`c++` and its kin. A blob is plain C++ and has no arch but the machine's."""
 
     name = "host"
+    searched = "CXX, and c++, g++, clang++ on PATH"
     tools = ("c++", "g++", "clang++", "cc", "gcc", "clang", "amdclang++", "amdclang")
     install: ClassVar[Mapping[str, str]] = {
         "apt": "apt install g++",
@@ -34,6 +33,7 @@ class HostToolchain(GnuToolchain):
         "pacman": "pacman -S gcc",
         "apk": "apk add g++",
     }
+    default_arch = platform.machine()
     # CUDAHOSTCXX is nvcc's host compiler, with which CMake links CUDA targets.
     compiler_env = ("CXX", "CC", "CUDAHOSTCXX")
     # clang itself compiles HIP and LLVM IR; such a blob follows the recipes of rocm or llvm. There
@@ -62,14 +62,8 @@ class HostToolchain(GnuToolchain):
         return (seed,) if accepts((base[0],), (seed,), "c++") else ()
 
     def find(self, env: Mapping[str, str]) -> Found | None:
-        words = lookup.without_launchers(lookup.resolve("CXX", env))
-        if not words:
-            path = next((p for p in (lookup.which(t, env) for t in self.tools[:3]) if p), None)
-            words = (path,) if path else ()
+        words = lookup.compiler_of("CXX", env, self.tools[:3])
         return Found(self, "", words) if words else None
-
-    def versioned(self, env: Mapping[str, str]) -> list[str]:
-        return tool_names.host_names(env)
 
     def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
         """Return a C++ compiler (argv prefix) that makes code for `machine`: the one that `find`
@@ -85,39 +79,22 @@ class HostToolchain(GnuToolchain):
         cross = f"g++-{machine.replace('_', '-')}-linux-gnu"
         package = "g++" if machine == platform.machine() else cross
         raise ToolchainError(
-            f"no C++ compiler for {machine} found (looked at {self.searched()})",
+            f"no C++ compiler for {machine} found (looked at {self.searched})",
             f"install one (Debian, Ubuntu: {package}) or set CXX",
         )
-
-    def searched(self) -> str:
-        return "CXX, and c++, g++, clang++ on PATH"
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
         """Check the compiler, and a C++17 library made with it, as the runtime of every lazy
         library is."""
         done = super().checks(found, env)
-        return [*done, _try(found, env)] if found and done[0].state is State.OK else done
+        if found is None or done[0].state is not State.OK:
+            return done
+        argv = [*found.compiler, "-std=c++17", "-shared", "-fPIC", "-pthread", "t.cpp", "-o", "t.so", "-ldl"]
+        good = "compiles and links, as lazyck's runtime needs it"
+        return [*done, try_out({"t.cpp": _TRIAL}, [argv], env, good, [("", "C++17 library", self.install)])]
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         return llvm.reads_ir(compiler[0]) if kind in (*llvm.SUFFIXES, llvm.LANGUAGE) else True
-
-    def default_arch(self) -> str:
-        return platform.machine()
-
-
-def _try(found: Found, env: Mapping[str, str]) -> Check:
-    with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
-        Path(work, "t.cpp").write_text(_TRIAL)
-        argv = [*found.compiler, "-std=c++17", "-shared", "-fPIC", "-pthread", "t.cpp", "-o", "t.so", "-ldl"]
-        try:
-            done = proc.run(argv, cwd=work, env=env, timeout=60)
-        except ToolchainError as e:
-            return Check("C++17 library", State.MISSING, e.message, install_line(HostToolchain.install))
-    if done.status == 0:
-        return Check("C++17 library", State.OK, "compiles and links, as lazyck's runtime needs it")
-    lines = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
-    said = lines[0].strip() if lines else f"the compiler ended with status {done.status}"
-    return Check("C++17 library", State.MISSING, said, install_line(HostToolchain.install))
 
 
 HOST = HostToolchain()

@@ -2,7 +2,6 @@
 clang is missing."""
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from _lazyck import proc
 from _lazyck.errors import ToolchainError
 from _lazyck.toolchains import answers, lookup
 from _lazyck.toolchains.base import Found
-from _lazyck.toolchains.check import Check, State, install_line
+from _lazyck.toolchains.check import Check, State, try_out
 from _lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
 from _lazyck.toolchains.options import join
 
@@ -20,15 +19,6 @@ SUFFIXES = (".ll", ".bc")
 LANGUAGE = "ir"
 IRC = "lazyck-irc"
 _PIP = "pip install 'lazyck[llvm]'"
-_INSTALL = {
-    "apt": f"apt install clang (or: {_PIP})",
-    "dnf": f"dnf install clang (or: {_PIP})",
-    "zypper": f"zypper install clang (or: {_PIP})",
-    "pacman": f"pacman -S clang (or: {_PIP})",
-    "apk": "apk add clang",
-    "any": _PIP,
-}
-_SECONDS = 60.0
 _MODULE = "define i32 @lazyck_doctor(i32 %x) {\n  %y = add i32 %x, 1\n  ret i32 %y\n}\n"
 
 
@@ -37,9 +27,17 @@ class LlvmToolchain(GnuToolchain):
     but the machine's."""
 
     name = "llvm"
+    searched = f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
     tools = (IRC,)
     compiler_env = ("CLANG",)
-    install: ClassVar[Mapping[str, str]] = _INSTALL
+    install: ClassVar[Mapping[str, str]] = {
+        "apt": f"apt install clang (or: {_PIP})",
+        "dnf": f"dnf install clang (or: {_PIP})",
+        "zypper": f"zypper install clang (or: {_PIP})",
+        "pacman": f"pacman -S clang (or: {_PIP})",
+        "apk": "apk add clang",
+        "any": _PIP,
+    }
     written_in = "llvm-ir"
     source_suffixes = (*SUFFIXES, *(s for s in SOURCES if s != ".cu"))
     # Other sources that $CLANG compiles.
@@ -50,13 +48,10 @@ class LlvmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {LANGUAGE: "", "none": "", "c": "host", "c++": "host", "hip": "rocm"}
 
     def find(self, env: Mapping[str, str]) -> Found | None:
-        words = lookup.without_launchers(lookup.resolve("CLANG", env))
-        path = next((p for n in lookup.with_versions(("clang",), env) if (p := lookup.which(n, env))), None)
-        path = path or _working_irc(env)
-        return Found(self, "", words or ((path,) if path else ())) if words or path else None
-
-    def searched(self) -> str:
-        return f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"
+        words = lookup.compiler_of("CLANG", env, lookup.with_versions(("clang",), env))
+        if not words and (path := irc(env)) and proc.run([path, "--version"], env=env).status == 0:
+            words = (path,)
+        return Found(self, "", words) if words else None
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
         """Check the compiler, a module that it compiles and links, and lazyck-irc."""
@@ -65,7 +60,10 @@ class LlvmToolchain(GnuToolchain):
             return done
         is_irc = Path(found.compiler[0]).name == IRC
         others = [] if is_irc else [_irc_check(irc(env), env)]
-        return [*done, _try_module(found.compiler, env), *others]
+        steps = (("-O2", "-fPIC", "-c", "t.ll", "-o", "t.o"), ("-shared", "t.o", "-o", "t.so"))
+        commands = [(*found.compiler, *words) for words in steps]  # as the recipe of a blob
+        module = try_out({"t.ll": _MODULE}, commands, env, "compiles and links", [("", "module", self.install)])
+        return [*done, module, *others]
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         if Path(compiler[0]).name == IRC:
@@ -103,34 +101,13 @@ def irc(env: Mapping[str, str]) -> str | None:
     return lookup.which(IRC, env) or (beside if lookup.is_program(beside) else None)
 
 
-def _working_irc(env: Mapping[str, str]) -> str | None:
-    path = irc(env)
-    return path if path and proc.run([path, "--version"], env=env).status == 0 else None
-
-
-def _try_module(compiler: Sequence[str], env: Mapping[str, str]) -> Check:
-    """Compile and link a module as the recipe of a blob does."""
-    with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
-        Path(work, "t.ll").write_text(_MODULE)
-        for words in (("-O2", "-fPIC", "-c", "t.ll", "-o", "t.o"), ("-shared", "t.o", "-o", "t.so")):
-            try:
-                done = proc.run([*compiler, *words], cwd=work, env=env, timeout=_SECONDS)
-            except ToolchainError as e:
-                return Check("module", State.MISSING, e.message, install_line(_INSTALL))
-            if done.status != 0:
-                said = (done.stderr + done.stdout).strip().splitlines()
-                what = next((line for line in said if "error" in line), f"{words[0]}: status {done.status}")
-                return Check("module", State.MISSING, what.strip(), install_line(_INSTALL))
-    return Check("module", State.OK, "compiles and links")
-
-
 def _irc_check(program: str | None, env: Mapping[str, str]) -> Check:
     """Check whether lazyck's own IR compiler works, which is needed only if clang is missing."""
     name = "lazyck-irc"
     if program is None:
         return Check(name, State.NOTE, "not on PATH: only needed where clang is missing", _PIP)
     try:
-        shown = proc.run([program, "--version"], env=env, timeout=_SECONDS)
+        shown = proc.run([program, "--version"], env=env, timeout=60)
     except ToolchainError as e:
         return Check(name, State.NOTE, e.message, _PIP)
     if shown.status != 0:

@@ -1,11 +1,12 @@
-"""Find real compilers, by a variable's words or on PATH. Shims of lazyck and stand-ins of compiler
-caches do not count."""
+"""Find real compilers, by a variable's words or on PATH, and recognise their names: `g++-12`,
+`clang++-19`, `x86_64-linux-gnu-g++`. Shims of lazyck and stand-ins of compiler caches do not
+count."""
 
 import contextlib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from _lazyck import proc
@@ -15,6 +16,9 @@ from _lazyck.proc import is_program as is_program
 # Programs that stand in for a compiler under its name, or that are written before it.
 LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "colorgcc", "buildcache", "pump", "gomacc", "recc"})
 CONF_DIR = ".lazyck"  # a directory beside shims
+FAMILIES = ("c++", "g++", "gcc", "cc", "clang++", "clang")
+_FAMILY = "|".join(map(re.escape, FAMILIES))
+_NAME = re.compile(rf"(?P<target>[a-z0-9_]+-(?:[a-z0-9_.]+-){{1,2}})?(?P<family>{_FAMILY})(?:-[0-9][0-9.]*)?")
 
 
 def conf_of(program: str) -> Path:
@@ -43,16 +47,48 @@ def which(name: str, env: Mapping[str, str], *, launchers: bool = False) -> str 
     return None
 
 
+def _names_on_path(pattern: re.Pattern[str], env: Mapping[str, str]) -> Iterator[re.Match[str]]:
+    for directory in proc.search_path(env):
+        with contextlib.suppress(OSError):
+            yield from (match for name in os.listdir(directory) if (match := pattern.fullmatch(name)))
+
+
+def host_names(env: Mapping[str, str]) -> list[str]:
+    """Return the names on PATH that are those of a gcc or clang, also with a version or target."""
+    return sorted({match[0] for match in _names_on_path(_NAME, env)})
+
+
 def with_versions(names: Iterable[str], env: Mapping[str, str]) -> list[str]:
     """Return `names`, and names on PATH that are one of them with a version, such as `clang-19`,
     newest first."""
     pattern = re.compile(f"({'|'.join(map(re.escape, names))})-([0-9]+)")
-    found: dict[str, int] = {}
-    for directory in proc.search_path(env):
-        with contextlib.suppress(OSError):
-            matches = (pattern.fullmatch(n) for n in os.listdir(directory))
-            found |= {m[0]: int(m[2]) for m in matches if m}
+    found = {match[0]: int(match[2]) for match in _names_on_path(pattern, env)}
     return [*names, *sorted(found, key=lambda n: (-found[n], n))]
+
+
+def is_compiler(name: str) -> bool:
+    """Return whether a name is that of a gcc or clang, also with a version or target."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_c_driver(name: str) -> bool:
+    """Return whether a driver links without the C++ library."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match["family"] in ("cc", "gcc", "clang")
+
+
+def target_of(name: str) -> str:
+    """Return the target triple that a compiler's name begins with, or an empty string if it has
+    none."""
+    match = _NAME.fullmatch(name)
+    return (match["target"] or "").rstrip("-") if match else ""
+
+
+def compiler_of(variable: str, env: Mapping[str, str], names: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the words of a variable without launchers (see `resolve`), or else the first of
+    `names` on PATH; () if there is neither."""
+    words = without_launchers(resolve(variable, env))
+    return words or next(((path,) for name in names if (path := which(name, env))), ())
 
 
 def resolve(variable: str, env: Mapping[str, str]) -> tuple[str, ...]:

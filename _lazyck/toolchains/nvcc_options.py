@@ -3,36 +3,28 @@
 
 from collections.abc import Iterable
 
-from _lazyck.abi import Mode, Role
+from _lazyck.abi import Role
 from _lazyck.toolchains.gnu import PROFILING
-from _lazyck.toolchains.options import OptionTable, Rule, rules_of
+from _lazyck.toolchains.options import E, OptionTable, P, S
 
-E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
-
-# Long and short names of the options that take a value.
+# Long and short names of the options that take a value. A long one alone is short with one dash.
 _VALUES = (
     "--pre-include -include;--library -l;--define-macro -D;--undefine-macro -U;--include-path -I;"
     "--system-include -isystem;--library-path -L;--output-directory -odir;--compiler-bindir -ccbin;"
-    "--archiver-binary -arbin;--cudart -cudart;--cudadevrt -cudadevrt;--libdevice-directory -ldir;"
-    "--target-directory -target-dir;--optimization-info -opt-info;--optimize -O;--Ofast-compile -Ofc;--dopt -dopt;"
-    "--ftemplate-backtrace-limit -ftemplate-backtrace-limit;--ftemplate-depth -ftemplate-depth;--x -x;--std -std;"
-    "--machine -m;--compiler-options -Xcompiler;--linker-options -Xlinker;--archive-options -Xarchive;"
-    "--ptxas-options -Xptxas;--nvlink-options -Xnvlink;--fatbin-options -Xfatbin;--nvvm-options -Xcicc;"
-    "--static-global-template-stub -static-global-template-stub;"
-    "--device-entity-has-hidden-visibility -device-entity-has-hidden-visibility;--threads -t;"
-    "--split-compile -split-compile;--split-compile-extended -split-compile-extended;"
-    "--fdevice-time-trace -fdevice-time-trace;--keep-dir -keep-dir;--time -time;--run-args -run-args;"
+    "--archiver-binary -arbin;--cudart;--cudadevrt;--libdevice-directory -ldir;--target-directory -target-dir;"
+    "--optimization-info -opt-info;--optimize -O;--Ofast-compile -Ofc;--dopt;--ftemplate-backtrace-limit;"
+    "--ftemplate-depth;--x;--std;--machine -m;--compiler-options -Xcompiler;--linker-options -Xlinker;"
+    "--archive-options -Xarchive;--ptxas-options -Xptxas;--nvlink-options -Xnvlink;--fatbin-options -Xfatbin;"
+    "--nvvm-options -Xcicc;--static-global-template-stub;--device-entity-has-hidden-visibility;--threads -t;"
+    "--split-compile;--split-compile-extended;--fdevice-time-trace;--keep-dir;--time;--run-args;"
     "--input-drive-prefix -idp;--dependency-drive-prefix -ddp;--drive-prefix -dp;--gpu-architecture -arch;"
-    "--gpu-code -code;--generate-code -gencode;--relocatable-device-code -rdc;--entries -e;"
-    "--maxrregcount -maxrregcount;--ftz -ftz;--prec-div -prec-div;--prec-sqrt -prec-sqrt;--fmad -fmad;"
-    "--default-stream -default-stream;--Werror -Werror;--qpp-config -qpp-config;--diag-error -diag-error;"
-    "--diag-suppress -diag-suppress;--diag-warn -diag-warn;--host-linker-script -hls;"
-    "--brief-diagnostics -brief-diag;--jump-table-density -jtd;--device-stack-protector -device-stack-protector;"
-    "--compress-mode -compress-mode;--frandom-seed -frandom-seed;--sanitize -sanitize;--options-file -optf;"
-    "--output-file -o;--dependency-output -MF;--dependency-target-name -MT;--maxregcount -maxregcount;"
-    "--compiler-library -cclib;--machine-options -march;--tile-preview -tile-preview;--tileiras-options -Xtileiras;"
-    "--stdlib -stdlib;--apply-controls -apply-controls;--nvprune-options -Xnvprune;--fmax-errors -fmax-errors;"
-    "--fdevice-time-trace-granularity -fdevice-time-trace-granularity;--fdevice-sanitize -fdevice-sanitize"
+    "--gpu-code -code;--generate-code -gencode;--relocatable-device-code -rdc;--entries -e;--maxrregcount;--ftz;"
+    "--prec-div;--prec-sqrt;--fmad;--default-stream;--Werror;--qpp-config;--diag-error;--diag-suppress;--diag-warn;"
+    "--host-linker-script -hls;--brief-diagnostics -brief-diag;--jump-table-density -jtd;--device-stack-protector;"
+    "--compress-mode;--frandom-seed;--sanitize;--options-file -optf;--output-file -o;--dependency-output -MF;"
+    "--dependency-target-name -MT;--maxregcount;--compiler-library -cclib;--machine-options -march;--tile-preview;"
+    "--tileiras-options -Xtileiras;--stdlib;--apply-controls;--nvprune-options -Xnvprune;--fmax-errors;"
+    "--fdevice-time-trace-granularity;--fdevice-sanitize"
 )
 _ROLES = {
     "-o": Role.OUTPUT,
@@ -52,6 +44,15 @@ _ROLES = {
 }
 _ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
 _RDC = "relocatable-device-code"
+
+
+def pairs() -> Iterable[tuple[str, str]]:
+    """Yield the long and the short name of every option that takes a value."""
+    for pair in _VALUES.split(";"):
+        long, _, short = pair.partition(" ")
+        yield long, short or long[1:]
+
+
 _ROWS = (
     (E, Role.REFUSE, "--preprocess -E", "preprocess"),
     (E, Role.REFUSE, "--ptx -ptx --cuda -cuda --cubin -cubin --fatbin -fatbin --optix-ir -optix-ir", "other-output"),
@@ -73,33 +74,20 @@ _ROWS = (
     (E, Role.DEPEND_PHONY, "--generate-dependency-targets -MP", ""),
     # These begin like an option of one character with its value joined to it.
     (E, Role.FLAG, "-lineinfo -link -Ofast -Dryrun", ""),
+    *(
+        (mode, _ROLES.get(short, Role.FLAG), text + end, _RDC if short == "-rdc" else "")
+        for long, short in pairs()
+        for text in (long, short)
+        for mode, end in ((S, ""), (P, "="))
+    ),
+    *((P, _ROLES.get(text, Role.FLAG), text, "") for text in _ONE_CHARACTER),
+    # The bare spelling is used where unknown options are forwarded. The shim puts words for the
+    # host compiler behind -Xcompiler.
+    *(
+        (mode, Role.REFUSE_COMPILE, f"{before}{text}{end}", "profiling")
+        for text in PROFILING.split()
+        for before in ("", "-Xcompiler,")
+        for mode, end in ((E, ""), (P, "="))
+    ),
 )
-
-
-def pairs() -> Iterable[tuple[str, str]]:
-    """Yield the long and the short name of every option that takes a value."""
-    for pair in _VALUES.split(";"):
-        long, short = pair.split()
-        yield long, short
-
-
-def rules() -> Iterable[Rule]:
-    """Yield the rules of nvcc's table."""
-    for long, short in pairs():
-        role = _ROLES.get(short, Role.FLAG)
-        reason = _RDC if role is Role.REFUSE_IF_TRUE else ""
-        for text in (long, short):
-            yield Rule(text, S, role, reason)
-            yield Rule(text + "=", P, role, reason)
-        if short in _ONE_CHARACTER:
-            yield Rule(short, P, role)
-    yield from rules_of(_ROWS)
-    for text in PROFILING.split():
-        # The bare spelling is used where unknown options are forwarded. The shim puts words for the
-        # host compiler behind -Xcompiler.
-        for spelled in (text, f"-Xcompiler,{text}"):
-            yield Rule(spelled, E, Role.REFUSE_COMPILE, "profiling")
-            yield Rule(spelled + "=", P, Role.REFUSE_COMPILE, "profiling")
-
-
-TABLE = OptionTable(rules())
+TABLE = OptionTable(_ROWS)

@@ -5,11 +5,13 @@ A word is matched exactly first, then by its longest known beginning. A word tha
 and matches no rule is a flag without a separate value.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from _lazyck.abi import Mode, Role
+
+E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,8 @@ class Rule:
 
     text: str
     mode: Mode
-    role: Role = Role.FLAG
-    reason: str = ""
+    role: Role
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -32,18 +34,20 @@ class Item:
     value: str | None = None
     role: Role = Role.FLAG
 
-
-def rules_of(rows: Iterable[tuple[Mode, Role, str, str]]) -> Iterator[Rule]:
-    """Yield the rules of rows: mode, role, texts separated by blanks, reason."""
-    for mode, role, texts, reason in rows:
-        yield from (Rule(text, mode, role, reason) for text in texts.split())
+    def with_value(self, value: str) -> list[str]:
+        """Return the words, with another value in place of the option's."""
+        *lead, last = self.words
+        return [*lead, last[: len(last) - len(self.value or "")] + value]
 
 
 class OptionTable:
-    """A list of rules, ready to split command lines."""
+    """A list of rules, ready to split command lines. `rows` have mode, role, texts separated by
+    blanks, and reason."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self.rules = tuple(rules)
+    def __init__(self, rows: Iterable[tuple[Mode, Role, str, str]]) -> None:
+        self.rules = tuple(
+            Rule(text, mode, role, reason) for mode, role, texts, reason in rows for text in texts.split()
+        )
         self._exact = {r.text: r for r in self.rules if r.mode is not Mode.PREFIX}
         prefixes = [r for r in self.rules if r.mode is Mode.PREFIX]
         self._prefixes = sorted(prefixes, key=lambda r: len(r.text), reverse=True)

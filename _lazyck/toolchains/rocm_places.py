@@ -11,9 +11,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from _lazyck import proc
-from _lazyck.errors import ToolchainError
 from _lazyck.toolchains import lookup
+from _lazyck.toolchains.base import Found
+from _lazyck.toolchains.check import output_of
 
 DEFAULT_HOME = "/opt/rocm"
 CLANG_DIRS = ("llvm/bin", "lib/llvm/bin", "bin")
@@ -52,15 +52,9 @@ def clang_in(home: str) -> str:
 
 def clang_of_hipconfig(home: str, env: Mapping[str, str]) -> str:
     """Return the C++ compiler that the hipconfig of a home names, or an empty string."""
-    asked = f"{home}/bin/hipconfig"
-    if not lookup.is_program(asked):
-        return ""
-    try:
-        said = proc.run([asked, "--hipclangpath"], env=env)
-    except ToolchainError:
-        return ""
-    path = f"{said.stdout.strip()}/clang++"
-    return path if said.status == 0 and path.startswith("/") and lookup.is_program(path) else ""
+    directory = output_of([f"{home}/bin/hipconfig", "--hipclangpath"], env).strip()
+    path = f"{directory}/clang++"
+    return path if directory.startswith("/") and lookup.is_program(path) else ""
 
 
 def home_of_program(program: str, env: Mapping[str, str]) -> str:
@@ -95,12 +89,26 @@ def pip_sdk(prefix: Path, env: Mapping[str, str]) -> str:
     asked = f"{prefix}/bin/rocm-sdk"
     if not lookup.is_program(asked):
         return ""
-    try:
-        said = proc.run([asked, "path", "--root"], env=env)
-    except ToolchainError:
-        said = None
-    if said is not None and said.status == 0 and Path(said.stdout.strip(), "bin").is_dir():
-        return said.stdout.strip()
+    root = output_of([asked, "path", "--root"], env).strip()
+    if root and Path(root, "bin").is_dir():
+        return root
     # Without rocm[devel], there are only the compilers.
     cores = sorted(prefix.glob("lib/python*/site-packages/_rocm_sdk_core*/bin/hipcc"))
     return str(cores[0].parent.parent) if cores else ""
+
+
+def device_libraries(found: Found, env: Mapping[str, str]) -> Path | None:
+    """Return the directory of the device libraries (bitcode), in a home, a distribution or clang's
+    own resources."""
+    home = Path(found.home)
+    places = [home / "amdgcn/bitcode", home / "lib/bitcode", *home.glob("lib/*/amdgcn/bitcode")]
+    places += home.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode")
+    own = output_of([*found.compiler, "-print-resource-dir"], without_asking_gpus(env)).strip()
+    places += [Path(own, "amdgcn/bitcode"), Path(own, "lib/amdgcn/bitcode")] if own else []
+    return next((p for p in places if (p / "ocml.bc").is_file()), None)
+
+
+def without_asking_gpus(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` with an arch that keeps hipcc from asking for the GPUs present. hipcc ignores it
+    otherwise."""
+    return {**env, "HCC_AMDGPU_TARGET": "gfx000"}

@@ -114,7 +114,7 @@ class Measured:
     intercept: float = 0.0
     dispatchers: dict[str, float] = field(default_factory=dict)
     libraries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    calls: list[calls.Call] = field(default_factory=list)
+    called: list[calls.Call] = field(default_factory=list)
     sample: sampling.Sample = field(default_factory=sampling.Sample)
     sizes: Sizes = field(default_factory=lambda: Sizes())
 
@@ -190,7 +190,7 @@ def compile_driver(build: Path, ck: Path, home: Path, library: str) -> Path:
 def call(build: Path, home: Path, exe: Path, words: list[str], name: str, m: Measured) -> calls.Call:
     """Call one variant in a process of its own and record what it did."""
     done = calls.call(build, home, [str(exe), *words], name, ARCH)
-    m.calls.append(done)
+    m.called.append(done)
     say(f"{name}: status {done.status}, {done.compilers} compiler calls, {done.launches} launches of {done.kernels}")
     return done
 
@@ -316,14 +316,14 @@ def table(m: Measured) -> str:
             f"{ahead / m.cpu:.0f} times the CPU of the lazy build."
         )
     lines += ["", "| call | s | status | compiler calls | launches | kernels |", "|---|---|---|---|---|---|"]
-    lines += [row(c.name, f"{c.seconds:.3f}", c.status, c.compilers, c.launches, c.kernels) for c in m.calls]
+    lines += [row(c.name, f"{c.seconds:.3f}", c.status, c.compilers, c.launches, c.kernels) for c in m.called]
     return "\n".join(lines)
 
 
 def project_row(m: Measured, count: int, all_dims: bool) -> dict[str, object]:
     """Return the row of docs/projects.md."""
     libraries = list(m.libraries.values())
-    first, hit = (max((c.seconds for c in m.calls if word in c.name), default=0.0) for word in ("first", "second"))
+    first, hit = (max((c.seconds for c in m.called if word in c.name), default=0.0) for word in ("first", "second"))
     hours = sampling.extrapolate(m.sample) / 3600 if m.sample.count else 0.0
     return {
         "project": "Composable Kernel's fused attention" + (", all head dims" if all_dims else ""),

@@ -32,8 +32,8 @@ from sources import REPOSITORY, check, cpu_of_children, events, fetch, lazyck, s
 
 from _lazyck.check.ahead import present  # noqa: E402
 from _lazyck.postbuild import state  # noqa: E402
-from _lazyck.postbuild.link import project_link  # noqa: E402
-from _lazyck.postbuild.probe.own_command import writing_to  # noqa: E402
+from _lazyck.postbuild.link.words import load_ahead  # noqa: E402
+from _lazyck.postbuild.probe.group import writing_to  # noqa: E402
 from _lazyck.toolchains import by_name  # noqa: E402
 
 SPY = REPOSITORY / "tests" / "cuda_spy.cpp"
@@ -66,7 +66,7 @@ def prepare(name: str, work: Path) -> Place:
     project = PROJECTS[name]
     found = by_name("cuda").find(dict(os.environ))
     if found is None:
-        sys.exit(f"no nvcc found (looked at {by_name('cuda').searched()})")
+        sys.exit(f"no nvcc found (looked at {by_name('cuda').searched})")
     source = fetch(project.source, work)
     more = headers(work, found.home)
     include, libraries = [str(more), str(TORCH_CUDA / "include")], [f"{found.home}/lib64", f"{found.home}/lib"]
@@ -128,7 +128,7 @@ def build(place: Place, *, by_kernel: bool) -> dict[str, Any]:
 def ahead_of_time(place: Place, samples: int) -> tuple[float, int]:
     """Compile a sample of the blobs by the project's own commands; return the CPU seconds that all
     blobs take, and the size of the sample."""
-    blobs = {b.source: b for d in state.library_dirs(place.tmp) for b in project_link.load(d).records}
+    blobs = {b.source: b for d in state.library_dirs(place.tmp) for b in load_ahead(d).records}
     chosen = random.Random(0).sample(sorted(blobs), min(samples, len(blobs)))
     seconds = 0.0
     for source in chosen:
@@ -175,7 +175,7 @@ def is_by_kernel(place: Place, built: dict[str, Any], samples: int) -> dict[str,
     for kernel, reason in whole_sources(Path(place.environment["LAZYCK_CACHE_DIR"])):
         say(f"{name}: {kernel} has its whole source, for {reason}")
     suffixes = by_name("cuda").unit_suffixes
-    blobs = {b.source: b for d in state.library_dirs(place.tmp) for b in project_link.load(d).records}
+    blobs = {b.source: b for d in state.library_dirs(place.tmp) for b in load_ahead(d).records}
     sources = sorted(s for s in blobs if os.path.splitext(s)[1] in suffixes)
     costs = []
     for source in random.Random(0).sample(sources, min(samples, len(sources))):

@@ -25,7 +25,7 @@ import stand_ins  # noqa: E402
 from sources import Source, check, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
 
 from _lazyck.postbuild.objects import elf  # noqa: E402
-from _lazyck.postbuild.probe.own_command import writing_to  # noqa: E402
+from _lazyck.postbuild.probe.group import writing_to  # noqa: E402
 from _lazyck.toolchains import by_name  # noqa: E402
 
 CHECKED = 2  # blobs that are compiled for the host to compare libraries: each takes minutes
@@ -83,7 +83,7 @@ def prepare(extension: Extension, work: Path, arch: str, source: Path | None = N
 
     found = by_name("cuda").find(dict(os.environ))
     if found is None:
-        sys.exit(f"no nvcc found (looked at {by_name('cuda').searched()})")
+        sys.exit(f"no nvcc found (looked at {by_name('cuda').searched})")
     source = source or fetch(extension.source, work)
     libraries = [str(Path(torch.__file__).parent / "lib"), *(f"{found.home}/{d}" for d in ("lib64", "lib"))]
     if torch.version.cuda is None:

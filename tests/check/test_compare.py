@@ -5,27 +5,30 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
 from cuda_machine import cuda_home, needs_nvcc
 
-from _lazyck.check.compare import Comparison, Lazy, compare
-from _lazyck.check.kinds import KINDS
+from _lazyck.check.compare import BY_DESIGN, FAILING, Comparison, Lazy, compare
 from _lazyck.check.objects import BlobObject, Defined, read_blob_object
-from _lazyck.check.offered import Export, Offered
+from _lazyck.check.offered import Offered
+from _lazyck.postbuild.objects.elf import Symbol
 
 needs_clang = pytest.mark.skipif(not shutil.which("clang++-19"), reason="no clang++-19 on PATH")
 
 
-def export(name: str, version: str = "", **other: object) -> Export:
-    return replace(Export(name, version, "GLOBAL", "FUNC", "default", 8, (1, crc32(name.encode()))), **other)  # type: ignore[arg-type]
+def export(name: str, version: str = "", *, place: Any = None, **other: Any) -> tuple[str, Symbol]:
+    """Return the name with its version, and the symbol."""
+    section, value = place or (1, crc32(name.encode()))
+    return name + version, Symbol(name, "GLOBAL", "FUNC", section, value, 8)._replace(**other)
 
 
-def library(*exports: Export, names: Iterable[str] = (), undefined: Iterable[str] = ()) -> Offered:
+def library(*exports: tuple[str, Symbol], names: Iterable[str] = (), undefined: Iterable[str] = ()) -> Offered:
     return Offered(
-        exports={e.name + e.version: e for e in exports},
-        names=frozenset({e.name for e in exports} | set(names)),
+        exports=dict(exports),
+        names=frozenset({e.name for _, e in exports} | set(names)),
         undefined=frozenset(undefined),
         taken=frozenset(),
         needed=("libc.so.6",),
@@ -295,8 +298,9 @@ def test_a_sample_says_nothing_of_what_it_did_not_compile() -> None:
 
 
 def test_every_kind_is_told_in_words() -> None:
-    assert all(kind.means for kind in KINDS.values())
-    assert {name for name, kind in KINDS.items() if not kind.fails} == {
+    assert all((*FAILING.values(), *BY_DESIGN.values()))
+    assert not FAILING.keys() & BY_DESIGN.keys()
+    assert set(BY_DESIGN) == {
         "own", "hidden", "program", "needed-kept", "needed-runtime", "device", "handle", "stub-binding", "ifunc",
         "soname", "vague", "vague-state",
     }  # fmt: skip

@@ -12,7 +12,7 @@ from _lazyck.check.objects import read_blob_object
 from _lazyck.check.vague import is_instance, vague_names
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.cxx.demangle import all_readable
-from _lazyck.postbuild.probe.own_command import compile_one
+from _lazyck.postbuild.probe.group import compile_one
 
 SOURCE = """
 struct Keyed { virtual ~Keyed(); virtual int f(); };

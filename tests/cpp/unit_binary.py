@@ -19,8 +19,7 @@ from _lazyck.runtime.objects import SOURCES, together
 
 TESTS = Path(__file__).parent
 # These need a lazy library around them. The generated assembler of one refers to them.
-_LEFT_OUT_ROOMS = ("entrance", "library")
-_LEFT_OUT = ("bundle/own_file.cpp",)
+_LEFT_OUT = ("entrance", "library")
 _FLAGS = ("-std=c++17", "-O0", "-pthread", "-Wall", "-Wextra", "-Werror")
 _CASE = re.compile(r'^TEST_CASE\("([^"]*)"\)', re.MULTILINE)
 
@@ -85,8 +84,7 @@ def cases() -> list[tuple[Path, str]]:
 
 def runtime_sources(src: Path) -> list[Path]:
     """Return the sources of the runtime that unit tests can be linked with."""
-    found = sorted(src.rglob("*.cpp"))
-    return [p for p in found if p.parent.name not in _LEFT_OUT_ROOMS and p.relative_to(src).as_posix() not in _LEFT_OUT]
+    return [p for p in sorted(src.rglob("*.cpp")) if p.parent.name not in _LEFT_OUT]
 
 
 def make_data(directory: Path, compiler: str = HERE.cxx) -> None:

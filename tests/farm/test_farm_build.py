@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bundles import Bundle, archive_sources, build, entries
+from bundles import Bundle, archive_sources, build, entries, sleeping
 from farm_cluster import Cluster, farm_bundle
 from support import HERE, REPOSITORY, Lazyck, running
 
@@ -152,7 +152,7 @@ def wait_for(condition: object, seconds: float = 60) -> None:
 
 
 def test_an_interruption_ends_the_compilers_of_the_workers(lazyck: Lazyck, cluster: Cluster, bundle: Bundle) -> None:
-    bundle.slow.write_text("600")
+    bundle.slow.write_text("600.25")
     process = subprocess.Popen(
         [sys.executable, "-m", "lazyck", "prebuild", "build", "--manifest", str(bundle.file), "--all", "--json",
          "--executor", cluster.url],
@@ -165,6 +165,7 @@ def test_an_interruption_ends_the_compilers_of_the_workers(lazyck: Lazyck, clust
     out, err = process.communicate(timeout=60)
     done = json.loads(out)
     assert (process.returncode, done["interrupted"], done["compiled"], done["left"]) == (130, True, 0, 6), err
+    wait_for(lambda: not sleeping("600.25"), 20)
     bundle.slow.unlink()
     again = farm(lazyck, cluster, bundle, "--all")
     assert (again["status"], again["compiled"]) == (0, 6), again["stderr"]

@@ -18,14 +18,14 @@ from _lazyck.inspect import Files, eager_of, render_blobs, render_eager, render_
 from _lazyck.interceptor.compile_commands import export, load
 from _lazyck.interceptor.log import read_log
 from _lazyck.manifest import decode
-from _lazyck.postbuild.explain import advise
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.objects.embedded import read_manifest
+from _lazyck.postbuild.reasons import advise
 from _lazyck.records import decode_records
 from _lazyck.remote import lease, record
 from _lazyck.remote.sign import Keys
 from _lazyck.remote.tiers import parse_tiers
-from _lazyck.toolchains import ALL
+from _lazyck.toolchains import ALL, ROCM
 from _lazyck.toolchains.options import join
 
 Target = Callable[[bytes, Path], None]
@@ -103,10 +103,10 @@ def take_words(data: bytes, file: Path) -> None:
     takes any words."""
     words = split_words(data)
     call = Invocation("c++", "host", "/", ("c++", *words), 1, (("NVCC_APPEND_FLAGS", " ".join(words)),))
+    ROCM.names_native(words)
     for toolchain in ALL:
         assert list(join(toolchain.table.split(words))) == words
         toolchain.archs_in(words)
-        toolchain.names_native(words)
         toolchain.hides_symbols(("c++", *words))
         toolchain.base_words(CompileCommand(call, "/a.cpp", "/a.o"))
         with only_known_errors():

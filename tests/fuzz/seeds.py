@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from _lazyck import abi
-from _lazyck.interceptor.conf import SharedConf, ShimConf, render
+from _lazyck.interceptor.shims import SharedConf, ShimConf, render
 from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
 from _lazyck.remote import EntryName, lease
 from _lazyck.remote import record as remote_record
@@ -114,7 +114,8 @@ def corpus(directory: Path) -> None:
     gnu, sysv = small_library("gnu"), small_library("sysv")
     records = record(b"COMP") + b"\0\0" + record(b"LINK")
     relocatable = small_object(records)
-    kept = b"LZHDRS1\0" + struct.pack("<Q", 3) + b"key" + struct.pack("<Q6Q", 1, *range(6)) + b"/dev/null\0"
+    row = struct.pack("<6Q", *range(6)) + b"/dev/null\0"
+    kept = b"LZHDRS2\0" + struct.pack("<2Q", 3, len(row)) + b"key" + row
     rows = struct.pack("<4Q", 4096, 0, 8192, 1)
     seeds = {
         "manifest": {
@@ -167,7 +168,7 @@ def corpus(directory: Path) -> None:
 
 
 def conf(file: Path) -> None:
-    shim = ShimConf("nvcc", by_name("cuda"), ("/bin/false",), ("/bin/false",), "x86_64-linux-gnu")
+    shim = ShimConf("nvcc", by_name("cuda"), ("/bin/false",), "x86_64-linux-gnu")
     shared = SharedConf(
         blobs=("*/blob/*",), bootstrap="", path_map=(("/nonexistent/shim", "/bin"),), env_names=(), restore=(),
         shim_dirs=(), log="/nonexistent/log", compiles="/nonexistent/compiles", headers="/nonexistent/headers",

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support import NINJA
 
 from _lazyck.command import CompileCommand, LinkCommand
 from _lazyck.interceptor import shims
 from _lazyck.interceptor.log import LogLine, read_log
 from _lazyck.interceptor.setup import Interception, set_up
-from _lazyck.prebuild.local import find_ninja
 from _lazyck.records import decode_records
 
 SYSTEM_PATH = "/usr/bin:/bin"
@@ -26,7 +26,7 @@ SYSTEM_PATH = "/usr/bin:/bin"
 def clean_env(**more: str) -> dict[str, str]:
     """Return an environment without any variable that names a toolchain."""
     kept = {k: v for k, v in os.environ.items() if k in ("HOME", "LANG", "TMPDIR")}
-    return {**kept, "PATH": f"{SYSTEM_PATH}:{find_ninja(os.environ).parent}", **more}
+    return {**kept, "PATH": f"{SYSTEM_PATH}:{NINJA.parent}", **more}
 
 
 def script(path: Path, text: str) -> Path:

@@ -61,6 +61,13 @@ def test_where_a_macro_names_a_header_the_compiler_is_asked(host: Project, text:
     assert "/usr/include/stdc-predef.h" in headers(host, "-Iblob")
 
 
+def test_the_compiler_is_heard_if_the_build_tool_ignores_the_end_of_its_children(host: Project) -> None:
+    host.write("blob/k.cpp", '#define WAY "x.h"\n#include WAY\n')
+    host.write("blob/x.h", "\n")
+    host.ok("env", "--ignore-signal=CHLD", "g++", "-MMD", "-c", "blob/k.cpp", "-o", "k.o")
+    assert prerequisites((host.dir / "k.d").read_text()) == ["blob/x.h"]
+
+
 def test_blobs_with_equal_directives_are_asked_about_once(make_project: MakeProject, tmp_path: Path) -> None:
     script(tmp_path / "fake" / "bin" / "g++", f'echo "$@" >> {tmp_path}/calls\nexec /usr/bin/g++ "$@"\n')
     project = make_project(clean_env(PATH=f"{tmp_path}/fake/bin:/usr/bin:/bin"), toolchain="host")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, fake, host, make_project, script
 
-from _lazyck.interceptor.launch import variables
+from _lazyck.interceptor.shims import launcher_variables
 
 
 def launcher(project: Project) -> Path:
@@ -116,6 +116,9 @@ def test_cmake_hears_of_shims_for_the_host_compilers_of_nvcc(fake: Project, make
         "g++: note",
     ]
     assert (done.returncode, done.stdout) == (3, "#$ g++\n")
+    asked = ["env", "--ignore-signal=CHLD", "nvcc"]  # a build tool may ignore the end of its children
+    heedless = subprocess.run(asked, cwd=asking, env=env, capture_output=True, text=True)
+    assert (heedless.returncode, heedless.stderr) == (3, done.stderr)
     elsewhere = subprocess.run(["nvcc", "-v", "x.cu"], cwd=fake.dir, env=env, capture_output=True, text=True)
     assert f'#$ "{real.parent}"/g++' in elsewhere.stderr
 
@@ -151,10 +154,10 @@ def test_the_user_s_own_launcher_stays_behind_ours(tmp_path: Path, make_project:
     assert project.interception.env["CMAKE_CUDA_COMPILER_LAUNCHER"] == f"{ours};env;A=b;sccache"
     assert project.interception.env["CMAKE_C_LINKER_LAUNCHER"] == ours
     # A set-up inside a set-up replaces the launcher of the outer one.
-    assert variables(Path("/new/bin"), project.interception.env)["CMAKE_CXX_COMPILER_LAUNCHER"] == (
+    assert launcher_variables(Path("/new/bin"), project.interception.env)["CMAKE_CXX_COMPILER_LAUNCHER"] == (
         "/new/bin/lazyck-launch;ccache"
     )
-    assert variables(Path("/a;b"), {}) == {}
+    assert launcher_variables(Path("/a;b"), {}) == {}
 
 
 def test_versioned_and_prefixed_names_on_path_are_shims(tmp_path: Path, make_project: MakeProject) -> None:

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401, F811
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,11 @@ def test_the_post_build_starts_without_the_shims_in_its_way(inputs: Project, tmp
     (tmp_path / "python").write_text('#!/bin/sh\necho "$PATH|$CXX|$1|$2"\n')
     path, cxx, flag, c = inputs.ok("c++", "k.o").strip().split("|")
     assert "lazyck tmp" not in path and cxx == "" and (flag, c) == ("-I", "-c")
+
+
+def test_the_post_build_hears_of_the_end_of_its_children_even_if_the_build_tool_ignores_them(
+    inputs: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "python").write_text(f"#!{sys.executable}\nimport signal; print(signal.getsignal(signal.SIGCHLD))\n")
+    ignored = inputs.ok("env", "--ignore-signal=CHLD", "c++", "k.o")
+    assert ignored == inputs.ok("c++", "k.o")

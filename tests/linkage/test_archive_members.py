@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import Lazyck
 
-from _lazyck.postbuild.members import Part, pulled
+from _lazyck.postbuild.mentions import Part, pulled
 
 FILES = {
     "api.hpp": "#pragma once\nint used(int);\nint through_inline(int);\nint spare(int);\n"

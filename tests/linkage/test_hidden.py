@@ -211,9 +211,10 @@ def test_a_hidden_class_of_an_eager_blob_can_be_derived_from(project: Project) -
     assert [project.call(n, 1) for n in (1, 2)] == ["1", "8"]
 
 
-def test_a_hidden_instance_whose_template_is_declared_extern_is_found(project: Project) -> None:
-    box = "template <int N> struct Box { int get(int x); };\nextern template struct Box<3>;\n"
-    defined = "template <int N> int Box<N>::get(int x) { return x + N; }\ntemplate struct Box<3>;\n"
+@pytest.mark.parametrize("instance", ["struct Box<3>", "int Box<3>::get(int)"])
+def test_a_hidden_instance_whose_template_is_declared_extern_is_found(project: Project, instance: str) -> None:
+    box = f"template <int N> struct Box {{ int get(int x); }};\nextern template {instance};\n"
+    defined = f"template <int N> int Box<N>::get(int x) {{ return x + N; }}\ntemplate {instance};\n"
     project.write({1: box + body(1, "Box<3>().get(x)"), 2: body(2, "x")}, more=box + defined)
     project.build(SHARED, FLAGS + " -fvisibility=hidden")
     assert "2 lazy with 2 symbols, 0 eager" in project.report, project.report

@@ -71,6 +71,21 @@ def test_words_that_name_outputs_are_told_from_others() -> None:
     assert rules_file(["c++", "link.d", "--dependency-file"]) == ""
 
 
+@pytest.mark.parametrize("lead", [["-Xlinker", ""], ["--linker-options", ""], ["-Xlinker="], ["--linker-options="]])
+def test_nvcc_takes_lists_of_words_for_the_linker(lead: list[str]) -> None:
+    def nvcc(options: str) -> list[str]:
+        return ["nvcc", "-shared", *lead[:-1], lead[-1] + options, "x.o"]
+
+    assert without(nvcc("-Map,a.map")) == ["nvcc", "-shared", "x.o"]
+    assert without(nvcc("-z,now,-Map=a.map,--dependency-file,l.d")) == nvcc("-z,now")
+    assert rules_file(nvcc("-z,now,--dependency-file,l.d")) == rules_file(nvcc("--dependency-file=l.d")) == "l.d"
+    assert without(nvcc("-z")) == nvcc("-z")
+
+
+def test_a_comma_may_be_a_part_of_a_name() -> None:
+    assert without(["c++", "-Xlinker", "-Map", "-Xlinker", "a,b.map", "x.o"]) == ["c++", "x.o"]
+
+
 def test_names_with_special_characters_survive(tmp_path: Path) -> None:
     rules = tmp_path / "link.d"
     rules.write_text(

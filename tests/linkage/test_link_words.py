@@ -17,8 +17,8 @@ from _lazyck.postbuild.link.relink import RUNTIME
 from _lazyck.postbuild.link.words import Keeper, link_words
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.objects.inputs import read_inputs
+from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.objects.symbols import Reader, read_symbols, source_name
-from _lazyck.postbuild.private_names import private_name
 from _lazyck.postbuild.state import HERE
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name

@@ -16,11 +16,10 @@ from _lazyck.postbuild.link import reach
 from _lazyck.postbuild.link.reach import Demands, Reach
 from _lazyck.postbuild.objects.cudart import Runtime
 from _lazyck.postbuild.objects.elf import WANTED_HERE
+from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.ownership import Ownership
-from _lazyck.postbuild.private_names import private_name
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.probe.group import Group, Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.settle import Settled

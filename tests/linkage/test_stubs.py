@@ -12,7 +12,7 @@ from _lazyck import abi
 from _lazyck.errors import BuildError
 from _lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.private_names import private_name
+from _lazyck.postbuild.objects.reveal import private_name
 
 HIDDEN = private_name("hidden", "libx.so")
 ODD = 'an "odd" \\name'

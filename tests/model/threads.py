@@ -110,7 +110,7 @@ def leave_loader(w: World, s: State, t: int) -> Next:
     yield "leaves dlopen", move(alter(s, w.process_of[t], loader=NOBODY), t, "done")
 
 
-@step("library/states.cpp stay_loaded", asks_loader=True)
+@step("library/core.cpp stay_loaded", asks_loader=True)
 def ask_loader(w: World, s: State, t: int) -> Next:
     """Pins the library before the mutex is taken."""
     if w.mutation == "loader asked with the mutex":
@@ -121,14 +121,14 @@ def ask_loader(w: World, s: State, t: int) -> Next:
         yield "asks the loader", move(s, t, "record")
 
 
-@step("library/states.cpp stay_loaded", asks_loader=True)
+@step("library/core.cpp stay_loaded", asks_loader=True)
 def ask_with_mutex(w: World, s: State, t: int) -> Next:
     """Asks the loader while every call wants the mutex, in a mutation."""
     if may_enter_loader(w, s, t):
         yield "asks the loader, frees the mutex", move(alter(s, w.process_of[t], mutex=NOBODY), t, "done")
 
 
-@step("library/recorder.cpp record")
+@step("library/core.cpp record")
 def record(w: World, s: State, t: int) -> Next:
     """Makes slots lazy again, under the mutex of States."""
     if process_of(w, s, t).mutex == NOBODY:

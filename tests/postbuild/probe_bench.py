@@ -7,9 +7,12 @@ from pathlib import Path
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.reasons import readable
+from _lazyck.postbuild.store import Store
+
+NO_STORE = Store(Path("/dev/null/store"))  # keeps nothing
 
 COMMON = """
 #pragma once
@@ -53,7 +56,7 @@ class Bench:
         return self.probe_all(texts, *flags)
 
     def probe_all(self, texts: Mapping[str, str], *flags: str, jobs: int = 1) -> ProbeResult:
-        return probe([self.command(s, *flags) for s in self.write(**texts)], self.at / "work", jobs=jobs)
+        return probe([self.command(s, *flags) for s in self.write(**texts)], self.at / "work", NO_STORE, jobs=jobs)
 
     def real_functions(self, source: str, *flags: str) -> set[str]:
         """Compile the blob for real. Return the strong functions of its object, without device

@@ -2,7 +2,7 @@
 
 import pytest
 
-from _lazyck.postbuild.probe.bound import declares_managed, reason
+from _lazyck.postbuild.probe.preprocess import declares_managed, what_binds
 from _lazyck.postbuild.reasons import Kind, Reason
 
 MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __managed__ )) int b;"
@@ -24,7 +24,7 @@ MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __manag
     ],
 )
 def test_what_is_about_the_library_itself_is_found(text: str, expected: Reason) -> None:
-    assert reason(text, takes_late_managed=False) == expected
+    assert what_binds(text, takes_late_managed=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_what_is_about_the_library_itself_is_found(text: str, expected: Reason) 
     ],
 )
 def test_what_is_not_stays_lazy(text: str) -> None:
-    assert reason(text, takes_late_managed=False) is None
+    assert what_binds(text, takes_late_managed=False) is None
 
 
 def test_managed_variables_bind_only_where_they_must_be_known_early() -> None:
-    assert reason(MANAGED, takes_late_managed=True) is None
-    late = reason(MANAGED + "extern int __stop_a;", takes_late_managed=True)
+    assert what_binds(MANAGED, takes_late_managed=True) is None
+    late = what_binds(MANAGED + "extern int __stop_a;", takes_late_managed=True)
     assert late == Reason(Kind.SECTION_BOUNDS, "__stop_a")
     assert [declares_managed(text) for text in (MANAGED, "int managed;", "")] == [2, 0, 0]

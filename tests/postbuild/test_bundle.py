@@ -31,8 +31,8 @@ from _lazyck.postbuild.bundle import (
     with_parents,
     write,
 )
+from _lazyck.postbuild.cxx.includes import with_relative_includes
 from _lazyck.postbuild.describe import digest_of_keys
-from _lazyck.postbuild.includes import with_relative_includes
 from _lazyck.tarball import EPOCH
 from _lazyck.toolchains import by_name
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.postbuild.cxx.bodies import without_bodies
+from _lazyck.postbuild.cxx.lexer import without_bodies
 from _lazyck.postbuild.objects import elf
 
 TRAP = "{ __builtin_trap(); }"

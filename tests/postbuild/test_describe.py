@@ -21,14 +21,12 @@ from _lazyck.postbuild.describe import (
     kernel_name,
     unique_names,
 )
-from _lazyck.postbuild.eager import EagerObject
-from _lazyck.postbuild.host_units import HostUnit, Kernel, Program
 from _lazyck.postbuild.mentions import Mentions
-from _lazyck.postbuild.ownership import Offer, assign
-from _lazyck.postbuild.private_names import private_name
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.objects.reveal import private_name
+from _lazyck.postbuild.ownership import assign
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import Settled
+from _lazyck.postbuild.settle import EagerObject, HostUnit, Program, Settled
 from _lazyck.settings import BuildSettings
 
 RECIPE = Recipe("host", "gcc12", "", (), ("c++", "-O2"), ("c++",), ())
@@ -108,7 +106,7 @@ class Project:
         options: tuple[str, ...] = (),
         private: str = "",
         of_objects: str = "",
-        line: str = "_Z1kv 1",
+        line: str = "_Z1kv\t1",
         runtime: str = "",
         made_by: str = "program 1",
         settings: dict[str, Any] | None = None,
@@ -116,8 +114,8 @@ class Project:
     ) -> Description:
         lazy = [self.probed("src/a.hip", "fa", *options, private=private), self.probed("src/b.hip", "fb ib", *options)]
         of_unit = self.probed("src/k.hip", "")
-        unit = HostUnit(of_unit.blob, "unit0", (Kernel("_Z1kv", line), Kernel("_Z1lv", "_Z1lv 2")), "* 3", frozenset())
-        owned = assign([Offer(p.blob, p.symbols) for p in lazy], {"fa"}, ())
+        unit = HostUnit(of_unit.blob, "unit0", (line, "_Z1lv\t2"), "* 3", frozenset())
+        owned = assign(lazy, {"fa"}, ())
         settled = Settled(owned, tuple(lazy), tuple(eager))
         program = Program(Path(self.home) / "lazyck-unit", made_by)
         driver = Invocation("hipcc", "rocm", str(self.at), (f"{self.home}/bin/hipcc", "-shared"), 1, ())
@@ -160,7 +158,7 @@ def test_a_manifest_has_a_row_for_each_blob_and_each_kernel(project: Project) ->
         ("a", "libx/tree/src/a.hip", ("fa",), ""),
         ("b", "libx/tree/src/b.hip", ("fb", "ib"), ""),
         ("k", "libx/tree/src/k.hip", ("_Z1kv", "_Z1lv"), "unit0\t* 3"),
-        (k, "libx/tree/src/k.hip", ("_Z1kv",), "unit0\t_Z1kv 1"),
+        (k, "libx/tree/src/k.hip", ("_Z1kv",), "unit0\t_Z1kv\t1"),
         (l_, "libx/tree/src/k.hip", ("_Z1lv",), "unit0\t_Z1lv 2"),
     ]
     assert (made.library, made.soname, made.root, made.machine) == ("libx", "libx.so.1", "/root/of", "x86_64")
@@ -200,7 +198,7 @@ def changed(before: Description, after: Description) -> set[str]:
         ({"options": ("-O1",)}, {"a", "b"}),
         ({"private": "fa"}, {"a", "b"}),  # b has no text that could tell that it does not name it
         ({"of_objects": "other"}, {"a", "b"}),
-        ({"line": "_Z1kv 2"}, {"k.k"}),
+        ({"line": "_Z1kv\t2"}, {"k.k"}),
         ({"made_by": "program 2"}, {"k", "k.k", "k.l"}),
         ({"settings": {"name": "other", "archs": ("gfx950",)}}, set()),
     ],

@@ -8,8 +8,19 @@ import pytest
 from counting import CountingProgram
 from support import REPOSITORY
 
-from _lazyck.postbuild.explain import advise, summary_lines
-from _lazyck.postbuild.reasons import Kind, Reason, Unlazy, of_json, of_pair, path_from, readable, to_json, to_pair
+from _lazyck.postbuild.reasons import (
+    Kind,
+    Reason,
+    Unlazy,
+    advise,
+    of_json,
+    of_pair,
+    path_from,
+    readable,
+    summary_lines,
+    to_json,
+    to_pair,
+)
 
 CODE = "".join(p.read_text() for p in (REPOSITORY / "_lazyck").rglob("*.py") if p.name != "reasons.py")
 

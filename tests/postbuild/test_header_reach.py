@@ -7,11 +7,10 @@ import pytest
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.bundle import Places
+from _lazyck.postbuild.cxx.includes import HeaderReach, included_names
 from _lazyck.postbuild.describe import Reached
-from _lazyck.postbuild.includes import included_names
-from _lazyck.postbuild.probe.answer import Probed
 from _lazyck.postbuild.probe.content_key import blob_keys
-from _lazyck.postbuild.probe.header_reach import HeaderReach
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.toolchains import by_name
 
 TEXTS = {

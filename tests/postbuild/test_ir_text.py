@@ -7,8 +7,7 @@ import pytest
 from llvm_tools import CLANG, COMPILERS, compiler, needs_clang
 
 from _lazyck.postbuild.objects.elf import open_image
-from _lazyck.postbuild.probe.ir import eager_reason, functions
-from _lazyck.postbuild.probe.ir_text import Unreadable, read_module
+from _lazyck.postbuild.probe.ir import Unreadable, eager_reason, functions, read_module
 
 LINKAGES = r"""
 ; define void @in_a_comment() {

@@ -12,9 +12,9 @@ from support import AARCH64, HERE
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.errors import BuildError, CommandError
-from _lazyck.postbuild.eager import EagerObject
-from _lazyck.postbuild.missing import check, needed_libraries
+from _lazyck.postbuild.link.reach import check_complete, needed_libraries
 from _lazyck.postbuild.reasons import Kind, Reason
+from _lazyck.postbuild.settle import EagerObject
 from _lazyck.postbuild.state import LinkState
 
 STATE = LinkState("libx", "libx.so", "/w/libx.so", "", (), "", (HERE.cxx,), ())
@@ -40,7 +40,7 @@ def failed(where: Path, text: str, message: str = "") -> EagerObject:
 def test_a_cxx_symbol_that_nothing_defines_is_an_error_and_the_library_goes(tmp_path: Path) -> None:
     library = shared(tmp_path, "x", "int lost(); int other(); int f() { return lost() + other(); }")
     with pytest.raises(BuildError) as e:
-        check(STATE, tmp_path, [failed(tmp_path, "", "the compiler's message")], [], os.environ)
+        check_complete(STATE, tmp_path, [failed(tmp_path, "", "the compiler's message")], [], os.environ)
     said = str(e.value)
     assert "libx.so: nothing defines these symbols:\n  _Z4lostv\n  _Z5otherv\n" in said
     assert f"{tmp_path}/blob.cpp ({Kind.DATA.says}: d)" in said
@@ -52,17 +52,19 @@ def test_what_a_library_provides_or_a_reference_may_lack_is_not_missed(tmp_path:
     shared(tmp_path, "y", "int there() { return 1; }")
     text = "int there(); __attribute__((weak)) int perhaps(); int f() { return there() + (perhaps ? perhaps() : 0); }"
     library = shared(tmp_path, "x", text, f"-L{tmp_path}", "-ly", f"-Wl,-rpath,{tmp_path}")
-    check(STATE, tmp_path, [failed(tmp_path, "")], [], os.environ)
+    check_complete(STATE, tmp_path, [failed(tmp_path, "")], [], os.environ)
     assert library.exists()
 
 
 def test_a_c_name_counts_if_the_source_of_a_failed_blob_mentions_it(tmp_path: Path) -> None:
     text = 'extern "C" int from_program(); int f() { return from_program(); }'
     library = shared(tmp_path, "x", text)
-    check(STATE, tmp_path, [failed(tmp_path, "int g();\n")], [], os.environ)
+    check_complete(STATE, tmp_path, [failed(tmp_path, "int g();\n")], [], os.environ)
     assert library.exists()
     with pytest.raises(BuildError, match="from_program"):
-        check(STATE, tmp_path, [failed(tmp_path, 'extern "C" int from_program() { return 1; }\n')], [], os.environ)
+        check_complete(
+            STATE, tmp_path, [failed(tmp_path, 'extern "C" int from_program() { return 1; }\n')], [], os.environ
+        )
 
 
 def test_of_many_symbols_twenty_are_named(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_of_many_symbols_twenty_are_named(tmp_path: Path) -> None:
     text = "".join(f"int {n}();\n" for n in names) + f"int f() {{ return {' + '.join(f'{n}()' for n in names)}; }}"
     shared(tmp_path, "x", text)
     with pytest.raises(BuildError) as e:
-        check(STATE, tmp_path, [failed(tmp_path, "")], [], os.environ)
+        check_complete(STATE, tmp_path, [failed(tmp_path, "")], [], os.environ)
     said = str(e.value)
     assert "_Z6lost19v" in said and "_Z6lost20v" not in said
     assert "... and 3 more" in said
@@ -98,5 +100,5 @@ def test_for_another_machine_the_link_s_own_libraries_come_first(tmp_path: Path)
     # Without what the link named, nothing here can be found of it.
     assert second not in needed_libraries(library, [], (cxx,), os.environ)
     state = replace(STATE, runtime_compiler=(cxx,))
-    check(state, tmp_path, [failed(tmp_path, "")], [str(second), str(third)], os.environ)
+    check_complete(state, tmp_path, [failed(tmp_path, "")], [str(second), str(third)], os.environ)
     assert library.exists()

@@ -1,75 +1,90 @@
 """Test which symbols become stubs: all that a blob would define, except those that real objects
 define."""
 
-from _lazyck.postbuild.ownership import Offer, assign
+from collections.abc import Sequence
+from typing import Any
+
+from _lazyck.postbuild import ownership
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
+
+NONE: frozenset[str] = frozenset()
+
+
+def offer(blob: Any, symbols: tuple[str, ...], weak: frozenset[str] = NONE, merged: frozenset[str] = NONE) -> Probed:
+    """Return what a blob, which is known here by a name, would define."""
+    return Probed(symbols, weak=weak, merged=merged, blob=blob, headers=NONE)
+
+
+def assign(offers: Sequence[Probed], **names: Any) -> Any:
+    return ownership.assign(offers, **names)
 
 
 def test_all_that_a_needed_blob_defines_becomes_stubs() -> None:
-    owned = assign([Offer("a", ("f", "g", "name"))], undefined={"f", "g", "puts"}, defined=set())
+    owned = assign([offer("a", ("f", "g", "name"))], undefined={"f", "g", "puts"}, defined=set())
     assert owned.lazy == {"a": ("f", "g", "name")}
     assert not owned.spare
 
 
 def test_what_a_real_object_defines_itself_needs_no_stub() -> None:
-    owned = assign([Offer("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"})
+    owned = assign([offer("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"})
     assert owned.lazy == {"a": ("f",)}
 
 
 def test_what_a_blob_defines_only_where_it_is_needed_becomes_a_stub_only_then() -> None:
-    offers = [Offer("a", ("f", "inlined", "instance"), frozenset({"inlined", "instance"}))]
+    offers = [offer("a", ("f", "inlined", "instance"), frozenset({"inlined", "instance"}))]
     owned = assign(offers, undefined={"f", "instance"}, defined=set())
     assert owned.lazy == {"a": ("f", "instance")}
 
 
 def test_first_blob_in_link_order_has_a_symbol_and_the_second_is_reported() -> None:
-    owned = assign([Offer("a", ("f",)), Offer("b", ("f", "g"))], undefined={"f", "g"}, defined=set())
+    owned = assign([offer("a", ("f",)), offer("b", ("f", "g"))], undefined={"f", "g"}, defined=set())
     assert owned.lazy == {"a": ("f",), "b": ("g",)}
     assert owned.doubles == (("f", "b"),)
 
 
 def test_doubles_that_nothing_needs_are_reported_too() -> None:
-    owned = assign([Offer("a", ("f", "h")), Offer("b", ("g", "h"))], undefined={"f", "g"}, defined=set())
+    owned = assign([offer("a", ("f", "h")), offer("b", ("g", "h"))], undefined={"f", "g"}, defined=set())
     assert owned.lazy == {"a": ("f", "h"), "b": ("g",)}
     assert owned.doubles == (("h", "b"),)
 
 
 def test_a_blob_that_nothing_needs_is_lazy_with_all_its_functions() -> None:
-    owned = assign([Offer("a", ("f",)), Offer("spare", ("x", "y"))], undefined={"f"}, defined=set())
+    owned = assign([offer("a", ("f",)), offer("spare", ("x", "y"))], undefined={"f"}, defined=set())
     assert owned.lazy == {"a": ("f",), "spare": ("x", "y")}
     assert owned.spare == ("spare",)
 
 
 def test_a_blob_that_nothing_needs_and_a_real_object_rivals_is_eager() -> None:
-    owned = assign([Offer("a", ("f",))], undefined=set(), defined={"f"})
+    owned = assign([offer("a", ("f",))], undefined=set(), defined={"f"})
     assert not owned.lazy
     assert owned.unneeded == {"a": Reason(Kind.RIVALLED, "f")}
 
 
 def test_a_blob_of_which_another_has_all_that_is_needed_is_eager() -> None:
-    owned = assign([Offer("a", ("f",)), Offer("b", ("f",))], undefined={"f"}, defined=set())
+    owned = assign([offer("a", ("f",)), offer("b", ("f",))], undefined={"f"}, defined=set())
     assert owned.lazy == {"a": ("f",)}
     assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "f")}
 
 
 def test_a_blob_without_symbols_is_eager() -> None:
-    assert assign([Offer("a", ())], undefined={"f"}, defined=set()).unneeded == {"a": Reason(Kind.NO_FUNCTION)}
+    assert assign([offer("a", ())], undefined={"f"}, defined=set()).unneeded == {"a": Reason(Kind.NO_FUNCTION)}
 
 
 def test_a_blob_of_inline_functions_that_nothing_needs_is_eager() -> None:
-    owned = assign([Offer("a", ("f",), frozenset({"f"}))], undefined=set(), defined=set())
+    owned = assign([offer("a", ("f",), frozenset({"f"}))], undefined=set(), defined=set())
     assert owned.unneeded == {"a": Reason(Kind.UNNEEDED)}
 
 
 def test_what_gives_way_to_another_definition_goes_to_the_blob_that_insists() -> None:
-    offers = [Offer("a", ("f", "hook"), merged=frozenset({"hook"})), Offer("b", ("g", "hook"))]
+    offers = [offer("a", ("f", "hook"), merged=frozenset({"hook"})), offer("b", ("g", "hook"))]
     owned = assign(offers, undefined={"f", "g", "hook"}, defined=set())
     assert owned.lazy == {"a": ("f",), "b": ("g", "hook")}
     assert not owned.doubles
 
 
 def test_a_weak_definition_of_a_real_object_gives_way_to_a_blob_s_strong_one_alone() -> None:
-    offers = [Offer("a", ("hook",)), Offer("b", ("instance",), merged=frozenset({"instance"}))]
+    offers = [offer("a", ("hook",)), offer("b", ("instance",), merged=frozenset({"instance"}))]
     owned = assign(offers, undefined={"hook"}, defined={"hook", "instance"}, strong=set())
     assert owned.lazy == {"a": ("hook",)}
     assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "instance")}
@@ -80,46 +95,46 @@ def test_a_weak_definition_of_a_real_object_gives_way_to_a_blob_s_strong_one_alo
 
 def test_a_blob_of_instantiations_that_nothing_needs_is_lazy_and_exports_them() -> None:
     both = frozenset({"one", "two"})
-    offers = [Offer("a", ("one", "two"), merged=both), Offer("b", ("two", "three"), merged=frozenset({"two", "three"}))]
+    offers = [offer("a", ("one", "two"), merged=both), offer("b", ("two", "three"), merged=frozenset({"two", "three"}))]
     owned = assign(offers, undefined=set(), defined=set())
     assert owned.lazy == {"a": ("one", "two"), "b": ("three",)}
     assert not owned.doubles
 
 
 def test_a_symbol_that_is_named_twice_is_one_stub() -> None:
-    assert assign([Offer("a", ("f", "f"))], undefined={"f"}, defined=set()).lazy == {"a": ("f",)}
-    assert assign([Offer("a", ("f", "f"))], undefined=set(), defined=set()).lazy == {"a": ("f",)}
+    assert assign([offer("a", ("f", "f"))], undefined={"f"}, defined=set()).lazy == {"a": ("f",)}
+    assert assign([offer("a", ("f", "f"))], undefined=set(), defined=set()).lazy == {"a": ("f",)}
 
 
 def test_needed_blobs_are_served_before_earlier_ones_that_nothing_needs() -> None:
-    offers = [Offer("spare", ("f", "g"), merged=frozenset({"f"})), Offer("b", ("f", "h"), merged=frozenset({"f"}))]
+    offers = [offer("spare", ("f", "g"), merged=frozenset({"f"})), offer("b", ("f", "h"), merged=frozenset({"f"}))]
     owned = assign(offers, undefined={"h"}, defined=set())
     assert owned.lazy == {"b": ("f", "h"), "spare": ("g",)}
     assert owned.spare == ("spare",)
 
 
 def test_a_spare_blob_whose_function_a_lazy_one_has_is_eager() -> None:
-    owned = assign([Offer("a", ("f", "g")), Offer("b", ("h", "g"))], undefined={"f"}, defined=set())
+    owned = assign([offer("a", ("f", "g")), offer("b", ("h", "g"))], undefined={"f"}, defined=set())
     assert owned.lazy == {"a": ("f", "g")}
     assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "g")}
     assert not owned.doubles
 
 
 def test_a_needed_blob_of_which_real_objects_have_the_rest_keeps_its_own() -> None:
-    owned = assign([Offer("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"}, strong={"g"})
+    owned = assign([offer("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"}, strong={"g"})
     assert (owned.lazy, owned.unneeded) == ({"a": ("f",)}, {})
 
 
 def test_what_gives_way_is_left_to_those_that_need_it_and_never_a_double() -> None:
     hook = frozenset({"hook"})
-    offers = [Offer("a", ("f", "hook"), merged=hook), Offer("b", ("g", "hook"), merged=hook)]
+    offers = [offer("a", ("f", "hook"), merged=hook), offer("b", ("g", "hook"), merged=hook)]
     owned = assign(offers, undefined={"f", "g"}, defined=set())
     assert owned.lazy == {"a": ("f", "hook"), "b": ("g",)}
     assert not owned.doubles
 
 
 def test_a_spare_blob_of_inline_functions_that_are_elsewhere_is_not_needed() -> None:
-    offers = [Offer("a", ("f",)), Offer("b", ("i", "m"), frozenset({"i"}), frozenset({"m"}))]
+    offers = [offer("a", ("f",)), offer("b", ("i", "m"), frozenset({"i"}), frozenset({"m"}))]
     assert assign(offers, undefined={"f"}, defined={"m"}).unneeded == {"b": Reason(Kind.RIVALLED, "m")}
     assert offers[1].firm == frozenset()
     assert offers[0].firm == {"f"}

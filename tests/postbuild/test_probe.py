@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from probe_bench import Bench, by_stem, check, reasons
+from probe_bench import NO_STORE, Bench, by_stem, check, reasons
 
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.probe.probe import probe
@@ -530,7 +530,7 @@ def test_flags_decide_which_blobs_share_a_probe(bench: Bench) -> None:
         a='#include "common.h"\nvoid a(lib::seq<K>) {}\n', b='#include "common.h"\nvoid b(lib::seq<K>) {}\n'
     )
     blobs = [bench.command(sources[0], "-DK=1"), bench.command(sources[1], "-DK=2"), bench.command(sources[0], "-DK=3")]
-    result = probe(blobs, bench.at / "work", jobs=2)
+    result = probe(blobs, bench.at / "work", NO_STORE, jobs=2)
     assert [(p.blob, p.symbols) for p in result.probed] == [
         (blobs[0], ("_Z1aN3lib3seqIJLi1EEEE",)),
         (blobs[1], ("_Z1bN3lib3seqIJLi2EEEE",)),
@@ -563,7 +563,7 @@ def test_only_preprocessed_text_is_left_in_the_work_directory_and_costs_are_told
 
 
 def test_nothing_to_probe(tmp_path: Path) -> None:
-    assert probe([], tmp_path, jobs=2).probed == ()
+    assert probe([], tmp_path, NO_STORE, jobs=2).probed == ()
 
 
 def test_three_thousand_blobs_in_one_group(bench: Bench) -> None:

@@ -14,8 +14,7 @@ from _lazyck.command import CompileCommand, Invocation
 from _lazyck.manifest import BlobRecord, Recipe
 from _lazyck.postbuild import proof
 from _lazyck.postbuild.bundle import Contents, Places
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.probe.group import Group, Probed
 from _lazyck.postbuild.proof import Case, Finding, Proof
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.toolchains import HOST, LLVM

@@ -11,10 +11,9 @@ from counting import CountingCompiler
 from link_jobs import link_job
 
 from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.eager import compile_eagerly
-from _lazyck.postbuild.host_units import HostUnits
 from _lazyck.postbuild.probe import content_key
 from _lazyck.postbuild.probe.probe import ProbeResult, probe
+from _lazyck.postbuild.settle import HostUnits, compile_eagerly
 from _lazyck.postbuild.store import Store
 from _lazyck.toolchains import HOST
 
@@ -49,7 +48,7 @@ class Bench:
         """Do what a link does with the blobs: probe them and compile the eager ones."""
         at = self.at / work
         shutil.rmtree(at, ignore_errors=True)
-        found = probe([self.command(n, *flags) for n in names], at, jobs=2, store=self.store)
+        found = probe([self.command(n, *flags) for n in names], at, self.store, jobs=2)
         job = link_job(at, store=self.store)
         made = compile_eagerly(job, found.eager, at / "eager", found.keys, HostUnits(self.store, None, job.env))
         assert all(m.error is None and m.object.stat().st_size for m in made)

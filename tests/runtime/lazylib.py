@@ -176,7 +176,7 @@ def build_lazy_library(
     compiler = compiler or machine.cxx
     flags = (*machine.flags, *flags)
     if machine.flags:
-        runtime_flags = (*machine.flags, "-g1", "-O1", *runtime_flags)
+        runtime_flags = (*machine.flags, "-g1", "-O0", *runtime_flags)
     root = directory / "lazyck"
     src = f"{name}/tree" if sealed else "src"
     (root / src).mkdir(parents=True)

@@ -12,7 +12,7 @@ from _lazyck.units.program import SOURCES
 MAIN = """
 #include <iostream>
 #include <iterator>
-#include "tokens.h"
+#include "text.h"
 int main() {
     const std::string text(std::istreambuf_iterator<char>(std::cin), {});
     std::cout << (lazyck::units::tells_lines_apart(text) ? "told" : "same");
@@ -62,7 +62,7 @@ TOLD = {
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("lines")
     (where / "main.cpp").write_text("#include <string>\n" + MAIN)
-    sources = [str(SOURCES / "tokens.cpp")]
+    sources = [str(SOURCES / "text.cpp")]
     words = [HERE.cxx, "-std=c++17", "-fsanitize=address,undefined", "-iquote", str(SOURCES), "main.cpp", *sources]
     subprocess.run([*words, "-o", "tells"], cwd=where, check=True)
     return where / "tells"

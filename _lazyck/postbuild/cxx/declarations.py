@@ -11,16 +11,17 @@ from collections.abc import Iterator
 from _lazyck.postbuild.cxx.lexer import (
     IDENTIFIER,
     STRUCTURE,
+    Piece,
     declarator,
     flat,
     function_parts,
     is_of_variable,
-    matching_brace,
+    matching,
+    pieces,
     template_prefixes,
     top_level,
     without_attributes,
 )
-from _lazyck.postbuild.cxx.pieces import Piece, pieces
 from _lazyck.postbuild.cxx.variables import (
     ASSIGN,
     DEFAULT,
@@ -56,6 +57,7 @@ _SYMBOL = re.compile(
     _ATTRIBUTE + r"(alias|ifunc|weakref|symver|target_clones|target_version|target(?=\s*\(\s*\"default))\b"
 )
 _PRAGMA = re.compile(r"visibility|weak|redefine_extname|clang\s+attribute")
+_TAG = re.compile(r"\b(?:struct|class|union|enum)\s+([A-Za-z_]\w*)\s*\{")
 _USING_ALIAS = re.compile(r"using\s+([A-Za-z_]\w*)\b[^=]*=")
 
 
@@ -205,7 +207,7 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         named = FUNCTION_TYPEDEF.search(text) or LAST_NAME.search(flat(text).rstrip("() \n\t"))
         if not named:
             raise Unsupported("typedef: " + text[:80])
-        found.append(Declaration(Kind.SUPPORT, context, text + ";", (named[1], *_tag(text))))
+        found.append(Declaration(Kind.SUPPORT, context, text + ";", (named[1], *_TAG.findall(text)[:1])))
     elif first in ("static_assert", "_Static_assert"):
         pass
     elif first in ("asm", "__asm__", "__asm"):
@@ -215,9 +217,7 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         if not alias:
             raise Unsupported("namespace: " + text[:80])
         found.append(Declaration(Kind.SUPPORT, context, text + ";", (alias[1],)))
-    elif _LINKAGE.match(text):
-        linkage = _LINKAGE.match(text)
-        assert linkage
+    elif linkage := _LINKAGE.match(text):
         inner: list[Declaration] = []
         _statement(inner, (*context, linkage[0]), text[linkage.end() :].strip(), is_c)
         # `extern "C" int x;` only declares `x`, while `extern "C" { int x; }` defines it.
@@ -241,11 +241,6 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
     else:
         variable(found, context, text, is_c)
-
-
-def _tag(text: str) -> tuple[str, ...]:
-    m = re.search(r"\b(?:struct|class|union|enum)\s+([A-Za-z_]\w*)\s*\{", text)
-    return (m[1],) if m else ()
 
 
 def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> None:
@@ -306,7 +301,7 @@ def _type(found: list[Declaration], context: tuple[str, ...], text: str, declare
         names = IDENTIFIER.findall(re.split(r"[<:]", plain[m.end() :].replace("::", " "))[0])[-1:]
         found.append(Declaration(Kind.REPEATABLE, context, text + ";", tuple(names)))
         return
-    if plain[matching_brace(plain, plain.index("{")) :].strip():
+    if plain[matching(plain, plain.index("{")) :].strip():
         raise Unsupported("a type and a variable in one declaration: " + text[:80])
     head, body = plain[m.end() : plain.index("{")], plain[plain.index("{") + 1 : plain.rindex("}")]
     words = [
@@ -337,7 +332,7 @@ def _inline_members(context: tuple[str, ...], body: str) -> Iterator[Declaration
         top = top_level(without_attributes(head))
         if "(" in top and not ASSIGN.search(top):
             continue  # a function
-        text = head + body[end.start() : matching_brace(body, end.start())] if is_braced else head
+        text = head + body[end.start() : matching(body, end.start())] if is_braced else head
         yield from _run_at_load(context, text)
 
 

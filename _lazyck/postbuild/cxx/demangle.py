@@ -10,20 +10,10 @@ from _lazyck.errors import ToolchainError
 _MANGLED = re.compile(r"(?<![\w.$])_Z\w+")
 
 
-def readable(text: str) -> str:
-    """Return `text` with each mangled name in it demangled, if binutils' `c++filt` is installed."""
-    return readable_lines([text])[0]
-
-
 def readable_lines(texts: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
-    """Return `texts` with each mangled name in them demangled, by one call of `c++filt`."""
+    """Return `texts` with all names in them demangled, by one `c++filt`, if that is installed."""
     plain = all_readable([name for text in texts for name in _MANGLED.findall(text)], env)
     return [_MANGLED.sub(lambda m: plain[m[0]], text) for text in texts]
-
-
-def name(symbol: str, env: Mapping[str, str]) -> str:
-    """Return the name of a function, with its template arguments: `ns::K<1>`."""
-    return all_readable([symbol], env, ["--no-params"])[symbol]
 
 
 def all_readable(

@@ -42,9 +42,8 @@ def scope_of(symbol: str) -> str:
 
 
 def scopes_of(symbol: str) -> frozenset[str]:
-    """Return the names of all namespaces and classes that `symbol` stands in, without unnamed ones.
-    A file that opens them writes each of these names. Return none if the symbol is not followed
-    here."""
+    """Return the names of all namespaces and classes that `symbol` stands in, without unnamed ones,
+    or none if it is not followed here. A file that opens them writes each of these names."""
     return frozenset(n for n in _parsed(symbol)[0][:-1] if not n.startswith("_GLOBAL__N_"))
 
 
@@ -67,8 +66,7 @@ def is_of_the_standard_library(symbol: str) -> bool:
 
 
 def last_name(symbol: str) -> str:
-    """Return the name of a function without its scopes, arguments and parameters. A symbol that is
-    not mangled is returned as it is."""
+    """Return the name of a function without scopes, arguments and parameters, mangled or not."""
     return (_parsed(symbol)[0] or [symbol])[-1]
 
 
@@ -164,13 +162,6 @@ def _source_name(s: str, i: int) -> tuple[str, int]:
     return s[m.end() : end], end
 
 
-def _past_end(s: str, i: int) -> int:
-    """Return the index behind the `E` that ends the list which goes on at `i`."""
-    while s[i] != "E":
-        i = _past_one(s, i)
-    return i + 1
-
-
 def _past_one(s: str, i: int) -> int:
     c = s[i]
     if c.isdigit():
@@ -178,8 +169,11 @@ def _past_one(s: str, i: int) -> int:
     if c == "L":
         m = _LITERAL.match(s, i)
         return m.end() if m else _take(_VALUE, s, _past_one(s, i + 1))
-    if c in "NIJF":
-        return _past_end(s, i + 1)
+    if c in "NIJF":  # a list, which an `E` ends
+        i += 1
+        while s[i] != "E":
+            i = _past_one(s, i)
+        return i + 1
     if c in _KNOWN_BY_PATTERN:
         return _take(_KNOWN_BY_PATTERN[c], s, i)
     if c in "UuB":

@@ -1,6 +1,6 @@
 """Tells which names the code of a preprocessed text uses, declaration by declaration. The answer
 needs no types and may hold too many names. A mere declaration does not use its name. Whatever a
-function's body, an initializer or a type mentions is used."""
+function's body, an initializer or a type mentions is used. Finds what it instantiates, too."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,13 +10,16 @@ from operator import or_
 
 from _lazyck.postbuild.cxx.lexer import (
     IDENTIFIER,
+    Piece,
+    declarator,
     flat,
     is_of_variable,
+    pieces,
     template_prefixes,
     top_level,
     without_attributes,
 )
-from _lazyck.postbuild.cxx.pieces import Piece, pieces
+from _lazyck.postbuild.cxx.mangled import template_of
 
 _SCOPE = re.compile(r'\s*(?:(?:inline\s+)?namespace\b[^=]*|extern\s*"C(?:\+\+)?"\s*)$')
 _CLASS = re.compile(r"(?:\w+\s+)*?(?:struct|class|union)\b")
@@ -158,3 +161,54 @@ def reaching(code: Sequence[Code], marks: Mapping[str, int]) -> dict[str, int]:
                 kept.append(c)
         left, fresh = kept, frozenset(added)
     return found
+
+
+# -- explicit instances: rather too many ----------------------------------------------------------
+
+_EXPLICIT = re.compile(r"template(?<![\w:.>]template)\b(?!\s*<)([^;{}]*);")
+_OF_CLASS = re.compile(r"\s*(?:class|struct|union)\b")
+_BEFORE_ARGUMENTS = re.compile(r"([A-Za-z_]\w*)\s*<")
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Holds names of templates: those of classes, functions and variables that a text instantiates,
+    or of which it instantiates members. `with_data` are those of classes and variables."""
+
+    templates: frozenset[str] = frozenset()
+    with_data: frozenset[str] = frozenset()
+
+    def holds(self, symbol: str) -> bool:
+        """Return whether a mangled name may be that of a function that the text instantiates."""
+        return bool(self.templates) and template_of(symbol).removeprefix("__device_stub__") in self.templates
+
+    def holds_data(self, symbol: str) -> bool:
+        """Return whether a mangled name may be that of a variable or vtable of an instance."""
+        return bool(self.with_data) and template_of(symbol) in self.with_data
+
+
+def instances(text: str, *, are_declared: bool = False) -> Instances:
+    """Return what `text`, without macros, instantiates, or what it only declares (`extern`)."""
+    explicit = ((m[1], text[max(0, m.start() - 80) : m.start()].split()[-1:]) for m in _EXPLICIT.finditer(text))
+    found = [_name(declaration) for declaration, before in explicit if (before == ["extern"]) == are_declared]
+    named = frozenset(name for name, _ in found if name)
+    return Instances(named, named & frozenset(name for name, is_function in found if not is_function))
+
+
+def _name(declaration: str) -> tuple[str, bool]:
+    """Return the first template that the name of an explicit instantiation goes through, `Outer` of
+    `Outer<int>::Inner`. Return also whether it is a function that is instantiated."""
+    plain = re.sub(r"\s*::\s*", "::", without_attributes(declaration).partition("operator")[0]).strip()
+    is_function = not _OF_CLASS.match(plain) and ("operator" in declaration or "(" in top_level(plain))
+    name = ""
+    if is_function and "(" in plain:
+        name, parameters = declarator(plain)
+        plain = plain[: plain.rfind(f"({parameters})")] if name else plain
+    # In `std::vector<int> make<3>` the last word has the name: angle brackets may hold blanks.
+    depth, start = 0, 0
+    for i, c in enumerate(plain):
+        depth += (c == "<") - (c == ">")
+        if depth == 0 and c in " \n\t*&>" and plain[i + 1 : i + 2] not in ("<", ":", ""):
+            start = i + 1
+    m = _BEFORE_ARGUMENTS.search(plain, start)
+    return (m[1] if m else name), is_function  # without angle brackets, its arguments are deduced

@@ -15,23 +15,22 @@ from _lazyck import proc, waiting
 from _lazyck.command import LinkCommand
 from _lazyck.config import runtime_source, tools_dir
 from _lazyck.files import encode, own_folder, write_atomic
-from _lazyck.postbuild import bundle, missing, state, summary
-from _lazyck.postbuild.describe import Description, PrivateNames, describe, has_units, unlazy
-from _lazyck.postbuild.host_units import BY_KERNEL, HostUnit, HostUnits, Program, can_be
+from _lazyck.postbuild import bundle, state, summary
+from _lazyck.postbuild.describe import Description, PrivateNames, describe, unlazy
 from _lazyck.postbuild.job import LinkJob
-from _lazyck.postbuild.link import handles, project_link, relink
-from _lazyck.postbuild.link.reach import Demands, Reach
-from _lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
-from _lazyck.postbuild.link.words import link_words
+from _lazyck.postbuild.link import relink
+from _lazyck.postbuild.link.reach import Demands, Reach, check_complete
+from _lazyck.postbuild.link.stubs import names_of, render_deferred, render_note, render_stubs, wrapped_among
+from _lazyck.postbuild.link.words import ahead_link, link_words, save_ahead
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects import cudart, elf, symbols
 from _lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
-from _lazyck.postbuild.private_names import plain_name
-from _lazyck.postbuild.probe.answer import Probed
+from _lazyck.postbuild.objects.reveal import plain_name
+from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
 from _lazyck.postbuild.proof import Proof
 from _lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
-from _lazyck.postbuild.settle import Settled, Settler
+from _lazyck.postbuild.settle import BY_KERNEL, HostUnit, HostUnits, Program, Settled, Settler, can_be
 from _lazyck.postbuild.store import Store
 from _lazyck.quantities import counted
 from _lazyck.runtime.objects import source_digest
@@ -136,7 +135,7 @@ def link_lazily(
         if demands == before:
             break
     if settled.failed:
-        missing.check(st, directory, settled.failed, [path for _, path in inputs.libraries], env)
+        check_complete(st, directory, settled.failed, [path for _, path in inputs.libraries], env)
     relink.repeat(said)
     relink.check_places(st, final)
     for scratch in ("probe", "proof"):
@@ -145,7 +144,7 @@ def link_lazily(
     write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
     state.save(st, directory)
     keep_link(job, settled, demands)
-    state.commit(final)
+    state.commit(directory, final)
     delivered = relink.deliver(st, final)
     done = summary.LinkSummary(
         library=st.library,
@@ -178,8 +177,7 @@ def link_lazily(
 @contextmanager
 def runtime_meanwhile(job: LinkJob) -> Iterator[None]:
     """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
-    first library waits for the runtime. Errors are ignored here: the link needs the runtime, and
-    reports them."""
+    first library waits for it. Errors are ignored: the link needs the runtime, and reports them."""
     with ThreadPoolExecutor(1) as beside:
         if job.inputs.blobs and job.settings.jobs > 1:
             beside.submit(relink.runtime_objects, job.directory, job.compiler, runtime_source(), job.env)
@@ -211,7 +209,7 @@ def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
     shutil.rmtree(job.work, ignore_errors=True)
     job.work.mkdir()
     blobs = [b for b in inputs.blobs if b not in late]
-    found_out = probe(blobs, job.work, jobs=settings.jobs, store=job.store)
+    found_out = probe(blobs, job.work, job.store, jobs=settings.jobs)
     by_kernel = {b: BY_KERNEL for b in inputs.blobs if b in late}
     return replace(found_out, eager={**found_out.eager, **by_kernel})
 
@@ -253,9 +251,9 @@ def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -
     used = {p.blob.call.toolchain for p in settled.lazy}
     if archive and any(by_name(t).takes_static_runtime(job.link) for t in used):
         return cudart.read(archive, library, machine)
-    apart = {p.blob.call.toolchain for p in settled.lazy if has_units(p.blob) and not demands.whole}
+    apart = {p.blob.call.toolchain for p in settled.lazy if can_be(p.blob) and not demands.whole}
     shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
-    names = [name for t in shared for name in handles.names_of(t)]
+    names = [name for t in shared for name in names_of(t)]
     return cudart.wrappers(names, library, machine) if names else None
 
 
@@ -320,10 +318,10 @@ def write(
 def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
     """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
     or its blobs use, if any of its kernels are compiled by themselves."""
-    if not settled.units and not (runtime and any(has_units(p.blob) for p in settled.lazy)):
+    if not settled.units and not (runtime and any(can_be(p.blob) for p in settled.lazy)):
         return ()
     blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
-    return handles.wrapped_among(settler.real().undefined.union(blobs))
+    return wrapped_among(settler.real().undefined.union(blobs))
 
 
 def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
@@ -366,14 +364,13 @@ def keep_link(job: LinkJob, settled: Settled, demands: Demands) -> None:
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
     libraries = dict(job.inputs.libraries)
     kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
-    ahead = project_link.read_link(job, eager, kept if settled.lazy else ())
-    project_link.save(ahead, job.directory)
+    ahead = ahead_link(job, eager, kept if settled.lazy else ())
+    save_ahead(ahead, job.directory)
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the C++ compiler for the runtime, which is never a shim. It is the host toolchain's
-    or, if the link is for another machine, the link's own or a cross compiler. Raises
-    `ToolchainError`."""
+    """Return the C++ compiler for the runtime, which is never a shim: the host toolchain's or, for
+    another machine, the link's own or a cross compiler. Raises `ToolchainError`."""
     choosing = [w for item in inputs.items if item.name in _CHOOSE_TARGET for w in item.words]
     own = (*link.call.argv[: link.call.prefix], *choosing)
     return HOST.find_for(inputs.machine, env, [own] if link.call.toolchain == HOST.name else [])

@@ -1,6 +1,5 @@
-"""Handles what linkers write besides the library because the project's link asks for it: maps, and
-rules for make and ninja that name all files that were read (`--dependency-file`, which CMake passes
-since 3.29)."""
+"""Handles what linkers write besides the library because the project asks for it: maps, and rules
+for make and ninja that name all files that were read (`--dependency-file`, as CMake 3.29 says)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,44 +10,55 @@ from _lazyck.files import write_atomic
 
 _NAMES = frozenset({"Map", "dependency-file", "out-implib", "reproduce", "time-trace-file"})
 _RULES = "dependency-file"
+_TO_LINKER = re.compile(r"(-Xlinker|--linker-options)(?:=(.*))?", re.DOTALL)
+_LIST = re.compile(r"(?:^|,)-")
 _NAME = re.compile(r"(?:\\.|[^\s\\])+")
-
-
-def names_output(part: str, before: str) -> bool:
-    """Return whether `part` of a linker's options, behind `before`, names an output file."""
-    lead, equals, _ = part.partition("=")
-    return _plain(lead) in _NAMES if equals else "=" not in before and _plain(before) in _NAMES
 
 
 def without(words: Sequence[str]) -> list[str]:
     """Return the words of a link without those that have it write more than the library."""
     found: list[str] = []
     before = ""
-    for word in words:
-        is_part = bool(found) and found[-1] == "-Xlinker"
-        if not is_part and not word.startswith("-Wl,"):
-            found.append(word)
-            continue
+    for lead, parts in _taken_apart(words):
         kept = []
-        for part in [word] if is_part else word.split(",")[1:]:
-            if not names_output(part, before) and _plain(part) not in _NAMES:
+        for part in parts:
+            if not _names_output(part, before) and _plain(part) not in _NAMES:
                 kept.append(part)
             before = part
-        if is_part:
-            found = found + kept if kept else found[:-1]
-        elif kept:
-            found.append(",".join(["-Wl", *kept]))
+        if kept or not parts:
+            found += [*lead[:-1], lead[-1] + ",".join(kept)]
     return found
 
 
 def rules_file(words: Sequence[str]) -> str:
     """Return the file for rules that the words of a link name, or an empty string."""
     name = ""
-    for before, part in pairwise(["", *_parts(words)]):
+    for before, part in pairwise(["", *(part for _, parts in _taken_apart(words) for part in parts)]):
         lead, equals, value = part.partition("=")
-        if names_output(part, before) and _plain(lead if equals else before) == _RULES:
+        if _names_output(part, before) and _plain(lead if equals else before) == _RULES:
             name = value if equals else part
     return name
+
+
+def _taken_apart(words: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the words of a link with their options for the linker: the words without the last one's
+    end, and the options that stand there. There are none in other words."""
+    following = iter(words)
+    for word in following:
+        if word.startswith("-Wl,"):
+            yield ["-Wl,"], word.split(",")[1:]
+        elif m := _TO_LINKER.fullmatch(word):
+            lead, value = ([word, ""], next(following, "")) if m[2] is None else ([f"{m[1]}="], m[2])
+            # nvcc takes a list here. For other drivers a comma is a part of the one option.
+            yield lead, value.split(",") if _LIST.search(value) else [value]
+        else:
+            yield [word], []
+
+
+def _names_output(part: str, before: str) -> bool:
+    """Return whether `part` of a linker's options, behind `before`, names an output file."""
+    lead, equals, _ = part.partition("=")
+    return _plain(lead) in _NAMES if equals else "=" not in before and _plain(before) in _NAMES
 
 
 def adapt_rules(path: Path, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> None:
@@ -85,14 +95,6 @@ def _adapted(line: str, library: Path, output: str, names: Mapping[str, str], ow
         return None if any(file == place or file.startswith(f"{place}/") for place in own) else line
     indent = line[: len(line) - len(line.lstrip())]
     return indent + known.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ") + end
-
-
-def _parts(words: Sequence[str]) -> Iterator[str]:
-    for i, word in enumerate(words):
-        if word.startswith("-Wl,"):
-            yield from word.split(",")[1:]
-        elif i and words[i - 1] == "-Xlinker":
-            yield word
 
 
 def _plain(option: str) -> str:

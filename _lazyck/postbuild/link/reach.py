@@ -7,26 +7,28 @@ of its reach: names that the main library keeps to itself (hidden visibility, ve
 that only blobs use, which linkers drop under `--as-needed`.
 """
 
-from collections.abc import Mapping
+import platform
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from _lazyck import proc
 from _lazyck.command import CompileCommand
+from _lazyck.errors import BuildError
 from _lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
 from _lazyck.postbuild.job import LinkJob
-from _lazyck.postbuild.link.handles import IMAGE_FUNCTIONS
+from _lazyck.postbuild.link.stubs import IMAGE_FUNCTIONS
 from _lazyck.postbuild.mentions import Mentions, needs_of
-from _lazyck.postbuild.missing import needed_libraries
 from _lazyck.postbuild.objects import cudart, elf, kernels
+from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.objects.symbols import Names
 from _lazyck.postbuild.objects.vtables import of_classes_with
-from _lazyck.postbuild.private_names import private_name
-from _lazyck.postbuild.probe.answer import Probed
-from _lazyck.postbuild.probe.group import Group
+from _lazyck.postbuild.probe.group import Group, Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
-from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import Settled
+from _lazyck.postbuild.reasons import Kind, Reason, sentence
+from _lazyck.postbuild.settle import EagerObject, Settled
+from _lazyck.postbuild.state import LinkState
 from _lazyck.quantities import counted
 from _lazyck.toolchains import CUDA
 
@@ -38,27 +40,16 @@ _SHARE = 32
 
 @dataclass(frozen=True)
 class Demands:
-    """Says what a link must do besides for the blobs' sake.
+    """Says what a link must do besides for the blobs' sake."""
 
-    - `eager`: blobs to compile eagerly, with the reason.
-    - `needed`: symbols that blobs define weakly and that must have stubs.
-    - `pulled`: symbols whose members must be pulled out of archives.
-    - `kept`: shared libraries to keep, as indices of the command's items.
-    - `revealed`: hidden symbols of objects to export.
-    - `renamed`: those to export under private names too.
-    - `unnamed`: those that cannot get a private name.
-    - `whole`: whether blobs are compiled whole, since they cannot reach the library's wrappers of a
-      GPU runtime.
-    """
-
-    eager: Mapping[CompileCommand, Reason] = field(default_factory=dict)
-    needed: frozenset[str] = frozenset()
-    pulled: frozenset[str] = frozenset()
-    kept: tuple[int, ...] = ()
-    revealed: frozenset[str] = frozenset()
-    renamed: frozenset[str] = frozenset()
-    unnamed: frozenset[str] = frozenset()
-    whole: bool = False
+    eager: Mapping[CompileCommand, Reason] = field(default_factory=dict)  # blobs to compile eagerly, and why
+    needed: frozenset[str] = frozenset()  # symbols that blobs define weakly and that must have stubs
+    pulled: frozenset[str] = frozenset()  # symbols whose members must be pulled out of archives
+    kept: tuple[int, ...] = ()  # shared libraries to keep, as indices of the command's items
+    revealed: frozenset[str] = frozenset()  # hidden symbols of objects to export
+    renamed: frozenset[str] = frozenset()  # those to export under private names too
+    unnamed: frozenset[str] = frozenset()  # those that cannot get a private name
+    whole: bool = False  # whether blobs are compiled whole: the wrappers of a GPU runtime are out of their reach
     has_blobs: bool = True  # kernels' units use nothing of the library
 
 
@@ -231,10 +222,80 @@ def _is_asked_for(symbol: str, binding: str) -> bool:
 
 def _instances(p: Probed) -> set[str]:
     """Return what a blob defines weakly because it instantiates a class explicitly, as far as names
-    tell. Instances that lambdas and templates in its members lead to are not among them: whoever
-    uses these has them too."""
+    tell. What lambdas and templates in its members lead to, whoever uses these has too."""
     marker = "instantiation of a class: "
     if marker not in p.compiled:
         return set()
     name = p.compiled.partition(marker)[2].partition("<")[0].split()[-1].rpartition("::")[2]
     return {s for s in p.weak if template_of(s) == name}
+
+
+# -- libraries ------------------------------------------------------------------------------------
+
+
+def check_complete(
+    st: LinkState, directory: Path, failed: Sequence[EagerObject], linked: Sequence[str], env: Mapping[str, str]
+) -> None:
+    """Raise `BuildError` if `directory`/`st.file_name` needs symbols that neither it nor its
+    libraries define. `linked` are the libraries that its link named.
+
+    Only C++ names count. Blobs nearly always define C++ functions, while C names may come from the
+    program that loads the library (as Python's do for an extension module). An `extern "C"` name
+    counts if the source of a failed blob mentions it.
+    """
+    library = directory / st.file_name
+    image = elf.read_shared(library)
+    provided: set[str] = set()
+    for path in needed_libraries(library, linked, st.runtime_compiler, env):
+        provided.update(elf.read_shared(path).defined)
+    candidates = sorted(image.undefined - image.weak_undefined - provided)
+    sources = [e.blob.source for e in failed]
+    texts = [Path(s).read_bytes() for s in sources]
+    lost = [s for s in candidates if s.startswith("_Z") or any(s.encode() in t for t in texts)]
+    if not lost:
+        return
+    lines = [f"{st.file_name}: nothing defines these symbols:", *(f"  {s}" for s in lost[:20])]
+    if len(lost) > 20:
+        lines.append(f"  ... and {len(lost) - 20} more")
+    lines.append("and these blobs, which might, can be neither probed nor compiled:")
+    lines += [f"  {e.blob.source} ({sentence(e.reasons)})" for e in failed[:20]]
+    first = failed[0].error
+    library.unlink()
+    raise BuildError("\n".join([*lines, first.message if first else ""]), "fix the blobs named above")
+
+
+def needed_libraries(
+    library: Path, linked: Sequence[str], compiler: Sequence[str], env: Mapping[str, str]
+) -> list[Path]:
+    """Return the files that the loader would take for what `library` needs, and for what those need
+    in turn.
+
+    If the library is for another machine, these are files of `linked`, the libraries that its link
+    named. For names that `linked` lacks, they are the files that `compiler`, a cross compiler,
+    would link.
+    """
+    if elf.machine(library) == platform.machine():
+        return _as_ldd_finds_them(library, env)
+    by_soname = {elf.read_shared(p).soname or Path(p).name: Path(p) for p in linked}
+    found: dict[str, Path] = {}
+    todo = [library]
+    while todo:
+        for name in elf.read_shared(todo.pop()).needed:
+            if name in found:
+                continue
+            path = by_soname.get(name) or Path(proc.run([*compiler, f"-print-file-name={name}"]).stdout.strip())
+            if path.is_absolute() and path.is_file():
+                found[name] = path
+                todo.append(path)
+    return list(found.values())
+
+
+def _as_ldd_finds_them(library: Path, env: Mapping[str, str]) -> list[Path]:
+    listed = proc.run(["ldd", str(library)], env=env).stdout
+    paths = []
+    for line in listed.splitlines():
+        _, arrow, target = line.strip().partition(" => ")
+        path = (target if arrow else line.strip()).rpartition(" (")[0]
+        if path.startswith("/") and Path(path).is_file():
+            paths.append(Path(path))
+    return paths

@@ -1,6 +1,5 @@
-"""Runs the last step, which `build full` and `build quick` share: it links runtime objects and kept
-objects into the lazy library, and copies that to the place that the build asked for and to the
-install dir."""
+"""Runs the last step, which `build full` and `build quick` share: links runtime objects and kept
+objects, and copies the library to the place that the build asked for and to the install dir."""
 
 import os
 import re
@@ -14,18 +13,17 @@ from pathlib import Path
 from _lazyck import abi, manifest, proc
 from _lazyck.config import tools_dir
 from _lazyck.errors import BuildError, FormatError, LinkError
-from _lazyck.files import own_folder, write_atomic
+from _lazyck.files import encode, own_folder, write_atomic, write_if_different
 from _lazyck.postbuild.bundle import deploy
 from _lazyck.postbuild.link import outputs
-from _lazyck.postbuild.link.cmake_install import carry_bundle
 from _lazyck.postbuild.objects import elf
+from _lazyck.postbuild.objects.embedded import read_manifest
 from _lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
 from _lazyck.runtime.objects import OBJECTS, compile_objects
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
 RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 KiB in one word and 2 MiB in all
-
-
+_COPY = re.compile(re.escape(f"{HERE}/objects/") + "(?!shown-)[^,]+")  # a true copy, not an edited one
 # This is the directory that setuptools packs into a wheel:
 # `build/lib.linux-x86_64-cpython-311/...`.
 _WHEEL_TREE = re.compile(r"lib\.linux-[\w.-]+")
@@ -87,11 +85,13 @@ def relink(
     """
     words = outputs.without(state.words) if originals is None else state.words
     rules = outputs.rules_file(words)
-    words = [_with_originals(w, originals or {}) for w in words]
+    if originals:
+        words = [_COPY.sub(lambda m: originals.get(m[0], m[0]), w) for w in words]
     argv = command(replace(state, words=tuple(words)), directory, objects)
     if sum(len(w) + 1 for w in argv) > RESPONSE_FILE_ABOVE:
         response = directory / "link.rsp"
-        write_atomic(response, os.fsencode("\n".join(_response_word(w) for w in argv[1:])))
+        quoted = (w.replace("\\", "\\\\").replace('"', '\\"') for w in argv[1:])
+        write_atomic(response, os.fsencode("\n".join(f'"{w}"' for w in quoted)))
         argv = [argv[0], *state.response[:-1], f"{state.response[-1]}{response}"]
     what = f"link of {state.file_name}"
     link_env = proc.anchored({**env, **dict(state.env)}, cwd)
@@ -117,17 +117,6 @@ def repeat(result: proc.Result) -> None:
         stream.flush()
         stream.buffer.write(text.encode("utf-8", "replace"))
         stream.buffer.flush()
-
-
-_COPY = re.compile(re.escape(f"{HERE}/objects/") + "(?!shown-)[^,]+")  # a true copy, not an edited one
-
-
-def _with_originals(word: str, originals: Mapping[str, str]) -> str:
-    return _COPY.sub(lambda m: originals.get(m[0], m[0]), word)
-
-
-def _response_word(word: str) -> str:
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def output_path(state: LinkState, directory: Path) -> Path:
@@ -178,35 +167,37 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
         if packed:
             deploy(bundle, output.parent / "lazyck" / state.library)
         _replace(directory / state.file_name, output)
-        carry_bundle(state, directory, output)
+        carry_bundle(state, directory)
         delivered.append(output)
-    installed = installed_path(state, directory)
-    if installed is not None:
-        install(state, directory, installed)
-        delivered.append(installed)
-    return delivered
+    return delivered + install(state, directory)
 
 
-def install(state: LinkState, directory: Path, installed: Path) -> None:
-    """Copy the linked library to `installed`, with its bundle and its links.
+def install(state: LinkState, directory: Path) -> list[Path]:
+    """Copy the linked library to the install dir, if there is one, with its bundle and its links.
+    Return where it is then.
 
     The copy looks for its bundle beside itself, because the baked path of the build's bundle is
     taken out of it. If the user gave it a root, the copy keeps that. Raises as `check_places`.
     """
     check_places(state, directory)
+    installed = installed_path(state, directory)
+    if installed is None:
+        return []
     installed.parent.mkdir(parents=True, exist_ok=True)
     bundle = directory / "bundle" / state.library
     if bundle.is_dir():
         deploy(bundle, installed.parent / "lazyck" / state.library)
     _replace(directory / state.file_name, installed, forget_root=not state.keeps_root)
-    install_links(state, directory, installed)
+    install_links(state, directory)
+    return [installed]
 
 
-def install_links(state: LinkState, directory: Path, installed: Path) -> None:
-    """Give the library at `installed` the symbolic links that the build has beside it (`libx.so` to
-    `libx.so.3.1`), and the link of its soname, by which programs need it: builds make theirs only
-    after the link step."""
-    output = output_path(state, directory)
+def install_links(state: LinkState, directory: Path) -> None:
+    """Give the installed library, if there is one, the symbolic links that the build has beside it
+    (`libx.so` to `libx.so.3.1`: builds make theirs only after the link), and that of its soname."""
+    output, installed = output_path(state, directory), installed_path(state, directory)
+    if installed is None:
+        return
     links = {}
     soname = elf.read_shared(directory / state.file_name).soname
     if soname and soname != state.file_name and state.file_name.startswith("lib"):  # else a soname of lazyck's own
@@ -226,9 +217,8 @@ def install_links(state: LinkState, directory: Path, installed: Path) -> None:
 
 
 def check_places(state: LinkState, directory: Path) -> None:
-    """Raise `BuildError` if `deliver` could not do its work. Either there is no place to deliver
-    to, or the install dir has another library of that name, as in projects whose modules are in
-    packages."""
+    """Raise `BuildError` if `deliver` could not do its work: there is no place to deliver to, or
+    the install dir has another library of that name, as if modules of one name are in packages."""
     output, installed = output_path(state, directory), installed_path(state, directory)
     if installed is None and not output.parent.is_dir():
         raise BuildError(
@@ -265,3 +255,50 @@ def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:
                 f.write(bytes(4))
             os.utime(temporary, ns=(times.st_atime_ns, times.st_mtime_ns))
     temporary.replace(target)
+
+
+# -- the bundle when CMake installs ---------------------------------------------------------------
+
+# `cmake --install`, `ninja install` and CPack all run the build tree's `cmake_install.cmake`. A
+# line at its end includes this script, which looks at what was installed.
+_SCRIPT = """\
+# Made by lazyck: takes the bundle of {library} to where {file} has been installed.
+set(lazyck_library [==[{library}]==])
+foreach(lazyck_file IN LISTS CMAKE_INSTALL_MANIFEST_FILES)
+  get_filename_component(lazyck_name "${{lazyck_file}}" NAME)
+  if(NOT lazyck_name STREQUAL [==[{file}]==] OR IS_SYMLINK "$ENV{{DESTDIR}}${{lazyck_file}}")
+    continue()
+  endif()
+  # one that was built since, without lazyck or in another tmp dir, has not this digest of a manifest
+  file(STRINGS "$ENV{{DESTDIR}}${{lazyck_file}}" lazyck_found LIMIT_COUNT 1 REGEX "{digest}")
+  if(lazyck_found)
+    get_filename_component(lazyck_place "${{lazyck_file}}" DIRECTORY)
+    file(REMOVE_RECURSE "$ENV{{DESTDIR}}${{lazyck_place}}/lazyck/${{lazyck_library}}")
+    file(INSTALL [==[{bundle}]==] DESTINATION "${{lazyck_place}}/lazyck")
+  endif()
+endforeach()
+"""
+
+
+def carry_bundle(state: LinkState, directory: Path) -> None:
+    """Have the install step of the CMake build tree around the library, if any, take the bundle
+    along, unless --root says where it will be, or the project's own CMake code installs it. Each
+    build makes sure of this, since CMake may rewrite the file whenever it configures."""
+    files = ("CMakeCache.txt", "cmake_install.cmake")
+    above = output_path(state, directory).parents
+    tree = next((d for d in above if all((d / file).is_file() for file in files)), None)
+    bundle = directory / "bundle" / state.library
+    if tree is None or state.keeps_root or state.beside or not state.runtime:
+        return
+    deployed = directory / "deployed" / state.library
+    if not deployed.is_dir():
+        deploy(bundle, deployed)
+    digest = read_manifest(bundle / "manifest").digest
+    text = _SCRIPT.format(library=state.library, file=state.file_name, digest=digest, bundle=deployed)
+    script = directory / "install.cmake"
+    write_if_different(script, encode(text))
+    line = encode(f"include([==[{script}]==] OPTIONAL) # lazyck: the bundle of {state.library}\n")
+    installs = tree / "cmake_install.cmake"
+    if line not in installs.read_bytes():
+        with installs.open("ab") as f:
+            f.write(line)

@@ -7,7 +7,7 @@ of another release. So the library exports a single symbol with a name of its ow
 runtime's functions. Every blob is linked with functions that have the runtime's names and jump
 through the table.
 
-The wrappers of a library with host units (see handles.py) are shared in this way too, since blobs
+The wrappers of a library with host units (see stubs.py) are shared in this way too, since blobs
 also use the handles of its kernels. If the runtime is a shared one, the table has only these.
 """
 
@@ -45,11 +45,6 @@ class Runtime:
     def wrapped(self) -> tuple[str, ...]:
         """Return the names of the functions that are wrapped."""
         return tuple(f.removeprefix(_WRAP) for f in self.functions if f.startswith(_WRAP))
-
-    @property
-    def file_name(self) -> str:
-        """Return the name of the object that blobs are linked with, which is the runtime's own."""
-        return f"{self.table}.o"
 
 
 def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> str:
@@ -111,7 +106,7 @@ def render_jumps(runtime: Runtime) -> str:
 def assemble(runtime: Runtime, directory: Path, compiler: Sequence[str]) -> Path:
     """Make in `directory` the object that blobs are linked with."""
     write_atomic(directory / "cudart.S", render_jumps(runtime).encode())
-    made = directory / runtime.file_name
+    made = directory / f"{runtime.table}.o"
     argv = [*compiler, "-c", "-x", "assembler", "cudart.S", "-o", made.name]
     proc.check("assembling the way to the CUDA runtime", argv, cwd=directory)
     return made

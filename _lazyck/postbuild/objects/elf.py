@@ -66,9 +66,8 @@ WANTED_HERE = "@hidden"
 
 
 def asked_for(table: Iterable[Symbol]) -> frozenset[str]:
-    """Return the names that an object with these symbols leaves undefined. A name that it declares
-    hidden must be in the same library: such a name is also returned with `WANTED_HERE` behind
-    it."""
+    """Return the names that an object with these symbols leaves undefined. One that it declares
+    hidden must be in the same library: it is also returned with `WANTED_HERE` behind it."""
     wanted = [s for s in table if s.section == _SHN_UNDEF and s.name and s.binding != "LOCAL"]
     return frozenset(s.name for s in wanted).union(s.name + WANTED_HERE for s in wanted if s.hidden)
 
@@ -85,20 +84,15 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class ObjectSymbols:
-    """Holds what a relocatable object offers and asks for, without local symbols.
+    """Holds what a relocatable object offers and asks for, without local symbols."""
 
-    `defined` maps a name to its binding: GLOBAL, WEAK or UNIQUE. `functions`, `data` (objects, TLS,
-    common) and `hidden` are subsets of its names. `undefined` holds every name that the object asks
-    for. The lists of an LTO object (`is_lto`) may be empty or incomplete.
-    """
-
-    defined: dict[str, str]
+    defined: dict[str, str]  # name → its binding: GLOBAL, WEAK or UNIQUE
     undefined: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
-    data: frozenset[str] = frozenset()
+    data: frozenset[str] = frozenset()  # objects, TLS, common
     hidden: frozenset[str] = frozenset()
     is_deferred: bool = False
-    is_lto: bool = False
+    is_lto: bool = False  # if so, the lists may be empty or incomplete
 
 
 @dataclass(frozen=True)
@@ -166,10 +160,8 @@ class ElfImage:
         """Return all rows of `.symtab` (or `.dynsym`), in the order that relocations mean."""
         wanted = _SHT_DYNSYM if dynamic else _SHT_SYMTAB
         with _reading(self.where):
-            for index, table in enumerate(self.sections):
-                if table.type == wanted:
-                    return self._read_symbols(index, table)
-        return []
+            found = next(((i, table) for i, table in enumerate(self.sections) if table.type == wanted), None)
+            return self._read_symbols(*found) if found else []
 
     def symbol_rows(self) -> list[tuple[int, Symbol]]:
         """Return all rows of `.symtab`, each with its offset in the file."""
@@ -181,9 +173,8 @@ class ElfImage:
         return next((self.content(s) for s in self.sections if s.name == section), None)
 
     def with_aliases(self, aliases: Mapping[str, str]) -> bytes:
-        """Return the file with further names for symbols that it defines. These names are exported.
-        The file is a relocatable object. Its symbol table and string table grow, and stand at its
-        end."""
+        """Return the relocatable object with further names, which are exported, for symbols that it
+        defines. Its symbol table and string table grow, and stand at its end."""
         data = bytearray(self.data)
         index = next((i for i, s in enumerate(self.sections) if s.type == _SHT_SYMTAB), 0)
         defined = ((i, s) for i, s in enumerate(self.symbols()) if s.section and s.binding != "LOCAL")
@@ -230,8 +221,7 @@ class ElfImage:
         ]
 
     def relocations(self, section: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (offset, symbol index, addend) of all relocations that apply to the section with
-        this index."""
+        """Yield (offset, symbol index, addend) of all relocations that apply to that section."""
         left = len(self.data)
         for s in self._relocating.get(section, ()):
             with _reading(self.where):
@@ -326,23 +316,19 @@ def read_shared(path: str | Path) -> SharedSymbols:
 
 def read_section(path: str | Path, name: str) -> bytes | None:
     """Return the content of the named section, or None if the file has none."""
-    with _mapped(path) as image:
-        return image.named(name)
+    return _mapped(path).named(name)
 
 
 def section_offset(path: str | Path, name: str) -> int | None:
     """Return where in the file the named section begins, or None if the file has none."""
-    with _mapped(path) as image:
-        return next((s.offset for s in image.sections if s.name == name), None)
+    return next((s.offset for s in _mapped(path).sections if s.name == name), None)
 
 
-@contextmanager
-def _mapped(path: str | Path) -> Iterator[ElfImage]:
+def _mapped(path: str | Path) -> ElfImage:
     """Map the file without reading all of it: a library may have gigabytes of code."""
     with _opened(path) as f:
         size = os.fstat(f.fileno()).st_size
-        data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    yield ElfImage(data, str(path))
+        return ElfImage(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) if size else b"", str(path))
 
 
 @contextmanager
@@ -357,9 +343,8 @@ def _reading(where: str) -> Iterator[None]:
 def deferred_records(
     path: str | Path, image: ElfImage | None = None
 ) -> tuple[list[CompileCommand], frozenset[CompileCommand]]:
-    """Return the records that the shim left in a deferred object, or in the deferred members of an
-    archive. `image` may be the object's. Return also those of the records that are alone in their
-    deferred object."""
+    """Return the records that the shim left in a deferred object, or in members of an archive, and
+    those that are alone in their deferred object. `image` may be the object's."""
     found: list[CompileCommand] = []
     alone: set[CompileCommand] = set()
     for each in [image] if image else _images_in(path):
@@ -466,13 +451,6 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
     )
 
 
-def _member_size(header: bytes, path: str | Path) -> int:
-    digits = header[48:58].rstrip(b" ")
-    if not digits.isdigit():  # a negative size would lead back, in an endless loop
-        raise FormatError(f"{path}: damaged archive", "build it again")
-    return int(digits)
-
-
 def _long_name(f: BinaryIO, name: str, size: int, long_names: bytes) -> str | None:
     """Return the name of a member that does not stand in its header, or None if it does."""
     if name.startswith("#1/") and name[3:].isdecimal():
@@ -495,9 +473,10 @@ def _objects_in(path: str | Path) -> Iterator[tuple[str, int, bytes]]:
             raise FormatError(f"{path}: not an ar archive")
         long_names = b""
         while len(header := f.read(60)) == 60:
-            if header[58:60] != b"`\n":
+            digits = header[48:58].rstrip(b" ")
+            if header[58:60] != b"`\n" or not digits.isdigit():  # a negative size would lead back, without end
                 raise FormatError(f"{path}: damaged archive", "build it again")
-            name, size = header[:16].decode("utf-8", "surrogateescape").rstrip(), _member_size(header, path)
+            name, size = header[:16].decode("utf-8", "surrogateescape").rstrip(), int(digits)
             end = f.tell() + size
             if magic == _AR and end > file_size:
                 raise FormatError(f"{path}: archive cut short", "build it again")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from typing import TypeVar
 
 from _lazyck import proc
 from _lazyck.abi import Role
@@ -13,47 +14,38 @@ from _lazyck.files import digest, encode
 from _lazyck.postbuild.objects import elf
 from _lazyck.toolchains.options import Item, OptionTable
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class LinkInputs:
     """Holds a link command taken apart.
 
-    - `items`: its options and inputs.
-    - `deferred`: the indices of those inputs that are deferred objects.
-    - `kept`: the indices of those inputs that are other objects or archives.
-    - `objects` and `archives`: the paths of all real ones, including those that options name
-      (`-lx`, `-Wl,--whole-archive,libx.a`).
-    - `libraries`: the shared libraries, each with the index of the item that names it.
-    - `blobs`: the blobs of deferred objects and of deferred members of archives, in link order.
-      Each compile occurs once, however often its object is named.
-    - `machine`: the machine of the blobs.
-    - `stays`: the files by which some blobs stay in the link: archives, joined objects, and objects
-      among the words of options.
-    - `records`: the blobs of each file that holds any, by its path.
-    - `first`: the index of the first item that brings blobs.
-    - `optional`: the blobs that the link takes only if something needs them. Each is a member of an
-      archive by itself, and stands nowhere else. There are none if the link takes what nobody here
-      can read, such as a source that it compiles.
-    - `whole`: the archives of which the link takes all members.
-    - `wanted`: the symbols that its options ask for.
+    `objects` and `archives` are the paths of all real ones, including those that options name
+    (`-lx`, `-Wl,--whole-archive,libx.a`). `blobs` are those of deferred objects and of deferred
+    members of archives, in link order. Each compile occurs once, however often its object is named.
+    `stays` are the files by which some blobs stay in the link: archives, joined objects, and
+    objects among the words of options. `optional` are the blobs that the link takes only if
+    something needs them. Each is a member of an archive by itself, and stands nowhere else. There
+    are none if the link takes what nobody here can read, such as a source that it compiles.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[Item, ...]  # options and inputs
     shared: bool
     soname: str
-    deferred: frozenset[int]
-    kept: frozenset[int]
+    deferred: frozenset[int]  # the indices of those inputs that are deferred objects
+    kept: frozenset[int]  # the indices of those inputs that are other objects or archives
     objects: tuple[str, ...]
     archives: tuple[str, ...]
-    libraries: tuple[tuple[int, str], ...]
+    libraries: tuple[tuple[int, str], ...]  # the shared ones, each with the index of the item that names it
     blobs: tuple[CompileCommand, ...]
-    machine: str
+    machine: str  # of the blobs
     stays: tuple[str, ...]
-    records: Mapping[str, tuple[CompileCommand, ...]]
-    first: int
+    records: Mapping[str, tuple[CompileCommand, ...]]  # the blobs of each file that holds any, by its path
+    first: int  # the index of the first item that brings blobs
     optional: frozenset[CompileCommand] = frozenset()
-    whole: frozenset[str] = frozenset()
-    wanted: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()  # the archives of which the link takes all members
+    wanted: frozenset[str] = frozenset()  # the symbols that its options ask for
 
 
 @dataclass
@@ -84,73 +76,63 @@ class _Span:
 _SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib", "push-state", "pop-state"})
 
 
+@dataclass(frozen=True)
+class _File:
+    """Describes a file that a link names."""
+
+    index: int  # of the item that names it
+    path: str
+    kind: elf.Kind
+    is_deferred: bool
+    is_whole: bool  # whether the link takes all members of archives here
+    records: tuple[CompileCommand, ...]
+    optional: frozenset[CompileCommand]  # those of the records that are taken only if something needs them
+
+
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     """Look at every input file of `link`. Raises `FormatError` for a damaged record."""
     given = table.split(link.call.argv[link.call.prefix :])
     items = tuple(apart_from_names(given))
     directories = library_directories(items, link)
-    deferred: set[int] = set()
-    kept: set[int] = set()
-    objects: dict[str, None] = {}
-    archives: dict[str, None] = {}
-    libraries: list[tuple[int, str]] = []
-    blobs: dict[CompileCommand, None] = {}
-    held: dict[str, tuple[CompileCommand, ...]] = {}
-    machine = ""
-    stays: dict[str, None] = {}
-    first = len(items)
+    files: list[_File] = []
     span = _Span()
-    optional: set[CompileCommand] = set()
-    firm: set[CompileCommand] = set()
-    whole: set[str] = set()
-    is_readable = True
     for i, item in enumerate(items):
         span.read(item.value or "" if item.role is Role.LINKER else item.name)
         for path in files_of(item, link, directories):
             kind = elf.kind(path)
             image = elf.open_image(path) if kind == "object" else None
-            if kind == "archive":
-                archives[path] = None
-                whole.update([path] if span.whole else [])
-            elif image and image.is_deferred:
-                if not item.name:  # among the words of an option it may stay, since it is empty
-                    deferred.add(i)
-            elif kind in ("object", "bitcode"):
-                objects[path] = None
-            elif kind == "shared":
-                libraries.append((i, path))
-            elif not item.name:
-                is_readable = False
-            if kind in ("archive", "object"):
-                records, alone = elf.deferred_records(path, image)
-                optional.update(alone if span.is_choosy(kind) else ())
-                firm.update(set(records) - alone if span.is_choosy(kind) else records)
-                blobs.update(dict.fromkeys(records))
-                held.update({path: tuple(records)} if records else {})
-                first = min(first, i) if records else first
-                machine = machine or (elf.machine(path) if records else "")
-                if records and i not in deferred:
-                    stays[path] = None
-            if not item.name and i not in deferred and kind in ("archive", "object", "bitcode"):
-                kept.add(i)
+            records, alone = elf.deferred_records(path, image) if kind in ("archive", "object") else ([], frozenset())
+            optional = alone if span.is_choosy(kind) else frozenset()
+            is_deferred = image is not None and image.is_deferred
+            files.append(_File(i, path, kind, is_deferred, span.whole, tuple(records), optional))
+    inputs = [f for f in files if not items[f.index].name]
+    # Among the words of an option a deferred object may stay, since it is empty.
+    deferred = frozenset(f.index for f in inputs if f.is_deferred)
+    holding = [f for f in files if f.records]
+    firm = {blob for f in holding for blob in f.records if blob not in f.optional}
+    is_readable = not any(f.kind in ("executable", "other") for f in inputs)
     return LinkInputs(
-        items,
-        any(item.name in ("-shared", "--shared") for item in items),
-        soname_of(given),
-        frozenset(deferred),
-        frozenset(kept),
-        tuple(objects),
-        tuple(archives),
-        tuple(libraries),
-        tuple(blobs),
-        machine,
-        tuple(stays),
-        held,
-        first,
-        frozenset(optional - firm if is_readable else ()),
-        frozenset(whole),
-        frozenset(wanted_by(given)),
+        items=items,
+        shared=any(item.name in ("-shared", "--shared") for item in items),
+        soname=soname_of(given),
+        deferred=deferred,
+        kept=frozenset(f.index for f in inputs if f.kind in ("archive", "object", "bitcode")) - deferred,
+        objects=_unique(f.path for f in files if f.kind in ("object", "bitcode") and not f.is_deferred),
+        archives=_unique(f.path for f in files if f.kind == "archive"),
+        libraries=tuple((f.index, f.path) for f in files if f.kind == "shared"),
+        blobs=_unique(blob for f in holding for blob in f.records),
+        machine=next((elf.machine(f.path) for f in holding), ""),
+        stays=_unique(f.path for f in holding if f.index not in deferred),
+        records={f.path: f.records for f in holding},
+        first=next((f.index for f in holding), len(items)),
+        optional=frozenset().union(*(f.optional for f in holding if is_readable)) - firm,
+        whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
+        wanted=frozenset(wanted_by(given)),
     )
+
+
+def _unique(found: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(found))
 
 
 # These linker options take a name or an output as their value, even if there is a file of that
@@ -179,11 +161,9 @@ def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
             if not groups or groups[-1][0] != what:
                 groups.append((what, []))
             groups[-1][1].append(part)
-        lead = item.words[:-1] if len(item.words) == 2 else ()
-        glued = "" if lead else item.words[0][: len(item.words[0]) - len(item.value)]
         for what, parts in groups:
             value = ",".join(parts)
-            yield Item((*lead, glued + value), item.name, value, Role.FLAG if what == "name" else item.role)
+            yield Item(tuple(item.with_value(value)), item.name, value, Role.FLAG if what == "name" else item.role)
 
 
 def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:

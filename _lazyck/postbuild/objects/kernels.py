@@ -28,11 +28,12 @@ _PRIVATE = re.compile(r"_ZL|.*_GLOBAL__N_")
 
 @dataclass(frozen=True)
 class Kernels:
-    """Holds the kernels of an object. `handles` maps the function that launches each kernel to its
-    handle. `by_nvcc` are those of these functions that no other file calls."""
+    """Holds the kernels of an object."""
 
-    handles: Mapping[str, str] = field(default_factory=dict)
-    by_nvcc: frozenset[str] = frozenset()
+    handles: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the function that launches a kernel → the kernel's handle
+    by_nvcc: frozenset[str] = frozenset()  # those of these functions that no other file calls
 
     def names(self) -> frozenset[str]:
         """Return the handles of kernels that other files could mean by these names."""
@@ -45,26 +46,18 @@ def find(table: Iterable[Symbol]) -> Kernels:
     handles: dict[str, str] = {}
     by_nvcc: set[str] = set()
     for launcher in [name for name, kind in types.items() if _LAUNCHER in name and kind == "FUNC"]:
-        kernel = _known_to_nvcc(launcher)
+        # An `extern "C"` kernel has a mangled name here too, although its symbol is its plain name.
+        m = _OF_NVCC.match(launcher)
+        kernel = launcher[m.end() : m.end(1) + int(m[1])] if m else ""
         handle = next((name for name in (kernel, *sorted(identifiers(kernel))) if types.get(name) == "FUNC"), "")
         if handle:
             by_nvcc.add(launcher)
-        handles[launcher] = handle or _known_to_clang(launcher)
+        of_clang = _OF_CLANG.sub(lambda m: str(int(m[1]) - len(_LAUNCHER)), launcher).replace(_LAUNCHER, "")
+        handles[launcher] = handle or of_clang
     return Kernels({s: h for s, h in handles.items() if h in types}, frozenset(by_nvcc))
-
-
-def _known_to_nvcc(launcher: str) -> str:
-    """Return the mangled name of the kernel that `launcher` launches, or an empty string if nvcc
-    did not name it. An `extern "C"` kernel has a mangled name too, although its symbol is its plain
-    name."""
-    m = _OF_NVCC.match(launcher)
-    return launcher[m.end() : m.end(1) + int(m[1])] if m else ""
-
-
-def _known_to_clang(launcher: str) -> str:
-    return _OF_CLANG.sub(lambda m: str(int(m[1]) - len(_LAUNCHER)), launcher).replace(_LAUNCHER, "")
 
 
 def launched(kernel: str, file: str, env: Mapping[str, str]) -> Reason:
     """Return why a blob is eager: `file` launches its `kernel`, or takes the address."""
-    return Reason(Kind.KERNEL_USED, f"{demangle.name(kernel, env)}, in {file}")
+    name = demangle.all_readable([kernel], env, ["--no-params"])[kernel]
+    return Reason(Kind.KERNEL_USED, f"{name}, in {file}")

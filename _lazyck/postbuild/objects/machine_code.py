@@ -10,31 +10,20 @@ from _lazyck import abi
 
 @dataclass(frozen=True)
 class MachineCode:
-    """Holds one machine's instructions. `text` fills the places in braces.
+    """Holds one machine's instructions. `text` fills the places in braces."""
 
-    - `landing`: marks where an indirect branch may lead. `branch` goes elsewhere for good.
-    - `through_slot`: goes where the slot at `{slot}` leads. A stub, which is this with a landing,
-      has `stub_size` bytes, and begins behind `align`.
-    - `tell`: tells the trampoline `{number}`, and pushes so many bytes (`pushed`).
-    - `row_unwinding`: how to unwind from any row that tells a number to the trampoline.
-    - `ready`: goes on through `{real}` if `{handle}` is known to be ready.
-    - `arguments`: registers of arguments, as `{handle}`, each with the name of its `{low}` half.
-    - `through_table`: goes where `{offset}` of `{table}`, a symbol of another library, leads.
-    - `protection`: the kind of note that says which protections of branches and stacks there are.
-    """
-
-    landing: str
-    branch: str
-    through_slot: str
-    stub_size: int
-    align: str
-    tell: str
+    landing: str  # marks where an indirect branch may lead
+    branch: str  # goes elsewhere for good
+    through_slot: str  # goes where the slot at `{slot}` leads
+    stub_size: int  # in bytes, of a stub, which is a landing and `through_slot`
+    align: str  # what a stub begins behind
+    tell: str  # tells the trampoline `{number}`, and pushes so many bytes (`pushed`)
     pushed: int
-    row_unwinding: str
-    ready: str
-    arguments: tuple[tuple[str, str], ...]
-    through_table: str
-    protection: int
+    row_unwinding: str  # how to unwind from any row that tells a number to the trampoline
+    ready: str  # goes on through `{real}` if `{handle}` is known to be ready
+    arguments: tuple[tuple[str, str], ...]  # registers, as `{handle}`, each with the name of its `{low}` half
+    through_table: str  # goes where `{offset}` of `{table}`, a symbol of another library, leads
+    protection: int  # the kind of note that says which protections of branches and stacks there are
 
 
 # Both code areas of stubs have rows of 16 bytes, so that one unwind entry each describes all of

@@ -4,13 +4,20 @@ and archives.
 Ahead of time, all files of a library see each other's hidden symbols. A blob is a library of its
 own, and does not see them. A symbol that blobs need becomes protected. It is then exported, and the
 library's own code, which was compiled for a hidden symbol, is still bound to it, whatever other
-libraries define. Blobs use it by another name, which no other library has.
+libraries define. Blobs use it by a private name, which no other library has: the loader binds by
+name. So do blobs with functions that `-fvisibility=hidden` keeps within the library. The runtime
+gives that name to the symbols of the blobs' objects, both where they define such a function and
+where they refer to it (runtime/src/store/private_names.cpp). A stub has the private name and the
+plain one, and so has what the library's own objects hide.
 """
 
+import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from _lazyck import abi
+from _lazyck.files import encode
 from _lazyck.postbuild.objects import elf, kernels
 
 # Vtables and type information exist in each file that needs them, also ahead of time. They are
@@ -78,3 +85,13 @@ def is_header_state(s: elf.Symbol) -> bool:
 def is_artificial(name: str) -> bool:
     """Return whether `name` is that of a vtable or of type information."""
     return _ARTIFICIAL.match(name) is not None
+
+
+def private_name(symbol: str, library: str) -> str:
+    """Return the private name of `symbol` in the library of that soname ("" for the program)."""
+    return f"{symbol}{abi.PRIVATE_MARK}{hashlib.sha256(encode(library)).hexdigest()[:8]}"
+
+
+def plain_name(symbol: str) -> str:
+    """Return the name of which `symbol` is the private one, or `symbol` itself if it is none."""
+    return symbol.rpartition(abi.PRIVATE_MARK)[0] or symbol

@@ -3,7 +3,8 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 
 from _lazyck import proc
 from _lazyck.errors import ToolchainError
@@ -18,28 +19,23 @@ _OF_NVCC = re.compile(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.*)\.cudafe1\.\w+")
 
 @dataclass(frozen=True)
 class Names:
-    """Holds the global names of some object code. `strong` are those of `defined` that are neither
-    weak nor merged. `state` are hidden variables that several files may define (see `reveal`). LTO
-    objects contribute none to it."""
+    """Holds the global names of some object code."""
 
     defined: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()
-    strong: frozenset[str] = frozenset()
-    state: frozenset[str] = frozenset()
+    strong: frozenset[str] = frozenset()  # those of `defined` that are neither weak nor merged
+    state: frozenset[str] = frozenset()  # hidden variables that several files may define (see `reveal`); none of LTO's
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """Holds the names of a link's real objects, and of the members of its archives, which are
-    linked only where they are needed. `unread` is the path of an LTO object that cannot be read, or
-    an empty string. `files` has the names of each file. `optional` has those of each member of the
-    archives from which the link takes only what it needs."""
+    """Holds the names of what a link takes."""
 
-    objects: Names
-    members: Names
-    unread: str = ""
-    files: Mapping[str, Names] = field(default_factory=dict)
-    optional: tuple[Names, ...] = ()
+    objects: Names  # of the real objects
+    members: Names  # of the members of archives, which are linked only where they are needed
+    unread: str = ""  # the path of an LTO object that cannot be read
+    files: Mapping[str, Names] = field(default_factory=dict)  # of each file
+    optional: tuple[Names, ...] = ()  # of each member of the archives from which the link takes only what it needs
 
 
 def read_symbols(inputs: LinkInputs, reader: "Reader") -> Symbols:
@@ -68,12 +64,7 @@ def read_symbols(inputs: LinkInputs, reader: "Reader") -> Symbols:
 def together(parts: Iterable[Names | None]) -> Names:
     """Return all names of `parts`."""
     known = [p for p in parts if p is not None]
-    return Names(
-        frozenset().union(*(p.defined for p in known)),
-        frozenset().union(*(p.undefined for p in known)),
-        frozenset().union(*(p.strong for p in known)),
-        frozenset().union(*(p.state for p in known)),
-    )
+    return Names(*(frozenset().union(*(getattr(p, f.name) for p in known)) for f in fields(Names)))
 
 
 class Reader:
@@ -82,7 +73,6 @@ class Reader:
 
     def __init__(self, driver: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
         self._driver, self._cwd, self._env = driver, cwd, env
-        self._tools: dict[bool, tuple[str, ...]] = {}
 
     def object(self, path: str) -> Names | None:
         """Return the names of an object, or None for an LTO object that no tool can read."""
@@ -90,9 +80,8 @@ class Reader:
         return self._read_lto(path, [found]) if found.is_lto else _names(found)
 
     def archive(self, path: str) -> list[Names] | None:
-        """Return the names of each of an archive's members, without deferred ones. If some members
-        are LTO objects, return the names of all members together, or None if they cannot be
-        read."""
+        """Return the names of each of an archive's members, without deferred ones. If some are LTO
+        objects, return the names of all together, or None if they cannot be read."""
         found = [member for _, member in elf.read_archive(path) if not member.is_deferred]
         if any(m.is_lto for m in found):
             read = self._read_lto(path, found)
@@ -100,22 +89,23 @@ class Reader:
         return [_names(m) for m in found]
 
     def _read_lto(self, path: str, found: Sequence[elf.ObjectSymbols]) -> Names | None:
+        tool = self._nm if all(m.defined for m in found) else self._llvm_nm
         try:
-            shown = proc.run([*self._tool(is_llvm=not all(m.defined for m in found)), "-P", path], env=self._env)
+            shown = proc.run([*tool, "-P", path], env=self._env)
         except ToolchainError:
             return None
         read = parse_nm(shown.stdout)
         return read if shown.status == 0 and (read.defined or read.undefined) else None
 
-    def _tool(self, *, is_llvm: bool) -> tuple[str, ...]:
-        if is_llvm not in self._tools:
-            if is_llvm:
-                self._tools[True] = (self._ask("-print-prog-name=llvm-nm") or "llvm-nm",)
-            else:
-                plugin = self._ask("-print-file-name=liblto_plugin.so")
-                options = ("--plugin", plugin) if os.path.isabs(plugin) else ()
-                self._tools[False] = (self._ask("-print-prog-name=nm") or "nm", *options)
-        return self._tools[is_llvm]
+    @cached_property
+    def _llvm_nm(self) -> tuple[str, ...]:
+        return (self._ask("-print-prog-name=llvm-nm") or "llvm-nm",)
+
+    @cached_property
+    def _nm(self) -> tuple[str, ...]:
+        plugin = self._ask("-print-file-name=liblto_plugin.so")
+        options = ("--plugin", plugin) if os.path.isabs(plugin) else ()
+        return self._ask("-print-prog-name=nm") or "nm", *options
 
     def _ask(self, question: str) -> str:
         shown = proc.run([*self._driver, question], cwd=self._cwd, env=self._env)

@@ -75,15 +75,10 @@ def with_key_functions(image: ElfImage, table: Sequence[Symbol]) -> dict[str, li
         of = class_of(s.name)
         named = {index for at, index in references[s.section] if s.value <= at < s.value + s.size}
         functions = [f for f in map(table.__getitem__, sorted(named)) if _is_strong(f) and is_member(f.name, of)]
-        functions = functions or [f for f in (deleting.get(_destructor(of)),) if f]
+        functions = functions or [f for f in (deleting.get(f"_ZN{_inside(of)}{_DELETING}"),) if f]
         if functions:
             found[s.name] = functions
     return found
-
-
-def _destructor(class_name: str) -> str:
-    """Return the mangled name of a class's destructor, in the variant that deletes."""
-    return f"_ZN{_inside(class_name)}{_DELETING}"
 
 
 def _is_strong(f: Symbol) -> bool:

@@ -16,7 +16,7 @@ from _lazyck.command import CompileCommand
 from _lazyck.errors import LazyckError
 from _lazyck.files import digest, encode
 from _lazyck.postbuild.bundle import SYSTEM_DIRS, Contents, inside
-from _lazyck.postbuild.probe.header_reach import HeaderReach
+from _lazyck.postbuild.cxx.includes import HeaderReach
 from _lazyck.postbuild.store import code_version
 from _lazyck.toolchains import Toolchain
 from _lazyck.toolchains.base import compiler_identity

@@ -1,16 +1,22 @@
-"""Describes blobs that one compile can probe, and how they are compiled for the host."""
+"""Describes blobs that one compile can probe, how they are compiled, and what is known of a blob:
+its symbols, or why it must be eager."""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from _lazyck import proc
+from _lazyck.abi import Role
 from _lazyck.command import CompileCommand
-from _lazyck.toolchains import Toolchain
-from _lazyck.toolchains.base import SourceCompile, TextCompile
+from _lazyck.files import digest, encode
+from _lazyck.postbuild.reasons import Reason
+from _lazyck.toolchains import Toolchain, by_name
+from _lazyck.toolchains.base import DEPEND_ROLES, SourceCompile, TextCompile
+from _lazyck.toolchains.options import join
 
 _ERROR = re.compile(r"\berror\b[^:\n]{0,12}:", re.IGNORECASE)
 
@@ -34,8 +40,7 @@ class Group:
     def compile(
         self, source: Path | str, output: Path, extra: Sequence[str] = (), *, is_settling: bool = False
     ) -> proc.Result:
-        """Compile for the host. With `is_settling`, use the optimization that the object's symbols
-        depend on."""
+        """Compile for the host, with `is_settling` by the optimization that symbols depend on."""
         argv = self.toolchain.host_compile(self.of(source, output), is_settling=is_settling)
         return self.run((*argv, *extra))
 
@@ -48,8 +53,7 @@ class Group:
         return proc.run(argv, cwd=self.cwd, env=self.env)
 
     def text_compile(self, source: Path, output: Path) -> TextCompile | None:
-        """Return how to compile preprocessed text for the host, or None if that takes the
-        toolchain's own driver."""
+        """Return how to compile preprocessed text, or None if only the toolchain's driver can."""
         return self.toolchain.text_compile(self.of(source, output), is_c=self.is_c)
 
     @property
@@ -76,3 +80,84 @@ def rule_files(depfile: Path, cwd: str) -> set[str]:
     text = depfile.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
     words = re.findall(r"(?:\\.|\S)+", text.partition(": ")[2])
     return {os.path.join(cwd, re.sub(r"\\(.)", r"\1", w).replace("$$", "$")) for w in words}
+
+
+def writing_to(blob: CompileCommand, target: Path) -> list[str]:
+    """Return the project's own command for `blob`, with another output. It writes no depfile: the
+    shim has written one, and this command's would name another target."""
+    call = blob.call
+    items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
+    kept = join(i for i in items if i.role is not Role.OUTPUT and i.role not in DEPEND_ROLES)
+    return [*call.argv[: call.prefix], *kept, "-o", str(target)]
+
+
+def compile_one(blob: CompileCommand, target: Path, env: Mapping[str, str], more: Sequence[str] = ()) -> proc.Result:
+    """Make the object of `blob` by the project's own command, with the options `more`."""
+    tool_env = by_name(blob.call.toolchain).tool_env(blob, env)
+    return proc.run([*writing_to(blob, target), *more], cwd=blob.call.cwd, env=proc.anchored(tool_env, blob.call.cwd))
+
+
+def object_key(blob: CompileCommand, content: str) -> str:
+    """Return the key of what `compile_one` makes of a blob that has the key `content`."""
+    words = writing_to(blob, Path("object.o"))
+    return digest(*map(encode, (content, blob.call.cwd, *words)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Holds what is known of a source. If anything needs one of the symbols that no slot can stand
+    for (`unreachable`, `kernels`), the blob must be compiled eagerly.
+
+    Compilers leave out what is `weak` (inline functions, implicit instantiations) if nothing in the
+    blob uses it, and others who use it have it too, so that it counts only where it is needed. What
+    is `merged` (explicit instantiations, `__attribute__((weak))`) is always there. `weak_data` are
+    variables of inline functions and templates that the blob has a copy of, as far as a compile of
+    its own told. A program has one copy.
+    """
+
+    symbols: tuple[str, ...] = ()  # the functions that it defines
+    unreachable: tuple[str, ...] = ()  # hidden symbols
+    compiled: str = ""  # why the blob was compiled by itself, if the group's probe did not answer everything
+    weak: frozenset[str] = frozenset()  # of `symbols` and `kernels`
+    needs: frozenset[str] | None = None  # what it leaves undefined, or None if only its own compile could tell
+    eager: Reason | None = None  # why to compile it ahead of time
+    merged: frozenset[str] = frozenset()  # those of `symbols` that give way to a definition elsewhere
+    weak_data: frozenset[str] = frozenset()
+    private: frozenset[str] = frozenset()  # those of `symbols` that the build's options hide from other libraries
+    kernels: tuple[str, ...] = ()  # the handles of its kernels, hidden or not
+    aliases: tuple[str, ...] = ()  # functions, each followed by the function of which it is another name
+    by_itself: bool = False  # whether the project's own command made the judged object, as good as an eager one
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer as JSON for the store, without fields that have their default value."""
+        said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        if self.eager:
+            said["eager"] = self.eager.as_line()
+        return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in said.items()}
+
+
+@dataclass(frozen=True)
+class Probed(Answer):
+    """Describes a blob whose symbols are known. `headers` are all files besides its source that
+    compiling it reads, as absolute paths."""
+
+    blob: CompileCommand = field(kw_only=True)
+    headers: frozenset[str] = field(kw_only=True)
+
+    @property
+    def firm(self) -> frozenset[str]:
+        """Return those of `symbols` that give way to nothing."""
+        return frozenset(self.symbols) - self.weak - self.merged
+
+
+_TYPES: dict[str, Callable[[Any], Any]] = {
+    f.name: frozenset if f.default is None else type(f.default) for f in fields(Answer)
+} | {"eager": Reason.of_line}
+
+
+def from_json(found: Any) -> Answer | None:
+    """Return the answer that `as_json` encoded, or None for anything else."""
+    try:
+        return Answer(**{name: _TYPES[name](value) for name, value in found.items()})
+    except (AttributeError, KeyError, TypeError):
+        return None

@@ -14,11 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from _lazyck.postbuild.cxx.lexer import IDENTIFIER, without_comments
+from _lazyck.postbuild.reasons import Kind, Reason
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)')
 _MACRO = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _DIRECTIVE = re.compile(r"\s*#\s*([a-z_]+)\b\s*(.*)", re.DOTALL)
-_DIRECTIVE_LINE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
+DIRECTIVE_LINE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 _GUARD = re.compile(r"\s*(?:#\s*ifndef\s+(\w+)|#\s*if\s*!\s*defined\s*\(?\s*(\w+)\s*\)?)\s*\n\s*#\s*define\s+(\w+)")
 _MACRO_CALL = re.compile(r"^[ \t]*([A-Za-z_]\w{3,})[ \t]*\(", re.MULTILINE)
 _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.MULTILINE)  # `if` stands for ifdef and ifndef too
@@ -31,22 +32,14 @@ _SYSTEM = "3"
 
 @dataclass
 class Split:
-    """Holds what a preprocessed batch says.
+    """Holds what a preprocessed batch says. `guarded_code` are files of code that only the first of
+    the blobs that include them gets to read, and that blob. `direct` is the text of the shared
+    headers, but the system's, that blobs name themselves, without what these include in turn."""
 
-    - `texts`: each blob's own text.
-    - `files`: all files read below the blobs, as the compiler spells them.
-    - `shared`: shared headers that are no system headers.
-    - `owned`: per (file, line) of an `#include`, the file whose text belongs to the including blob.
-    - `guarded_code`: files of code that only the first of the blobs that include them gets to read,
-      and that blob.
-    - `direct`: text of the shared headers, without system headers, that blobs name themselves. It
-      lacks what these include in turn.
-    """
-
-    texts: dict[str, str] = field(default_factory=dict)
-    files: set[str] = field(default_factory=set)
-    shared: set[str] = field(default_factory=set)
-    owned: dict[tuple[str, int], str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)  # each blob's own text
+    files: set[str] = field(default_factory=set)  # all files read below the blobs, as the compiler spells them
+    shared: set[str] = field(default_factory=set)  # shared headers that are no system headers
+    owned: dict[tuple[str, int], str] = field(default_factory=dict)  # (file, line) of an `#include` → a blob's file
     guarded_code: dict[str, str] = field(default_factory=dict)
     direct: dict[str, str] = field(default_factory=dict)
 
@@ -94,17 +87,6 @@ def macros_of(text: str) -> set[str]:
     return set(_MACRO.findall(text)) if "#" in text else set()
 
 
-def depends_on_batch(text: str) -> str:
-    """Return a word because of which preprocessing a blob together with others could give another
-    text than alone. Return an empty string if there is none."""
-    return next((word for word in ("__COUNTER__", "__INCLUDE_LEVEL__", "__BASE_FILE__") if word in text), "")
-
-
-def directives_of(text: str) -> tuple[str, ...]:
-    """Return the directive lines of a source, equal for blobs that read headers alike."""
-    return tuple(_DIRECTIVE_LINE.findall(text)) if "#" in text else ()
-
-
 def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> tuple[str, dict[int, str]]:
     """Return (unit with all blobs that forgets the `macros` of each, blob per line of it)."""
     lines: list[str] = []
@@ -128,53 +110,46 @@ def split(
     headers: list[str] | None = None,
     others: list[str] | None = None,
 ) -> Split:
-    """Split the preprocessed `batch` by its line markers. Lines of shared headers that are no
-    system headers are added to `headers`. All lines but those of the blobs' own text are added to
-    `others`, with the markers."""
-    with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        return _split(lines, blobs, cwd, headers, others)
-
-
-def _split(
-    lines: Iterable[str], blobs: Iterable[str], cwd: str, headers: list[str] | None, others: list[str] | None
-) -> Split:
+    """Split the preprocessed `batch` by its line markers. Lines of shared headers but the system's
+    are added to `headers`, and all lines but the blobs' own, with the markers, to `others`."""
     wanted = set(blobs)
     out = Split()
     stack: list[tuple[str, int]] = [("", _BATCH)]
     mode, blob = _BATCH, ""
     parts: list[str] = []
     header: list[str] = []
-    for line in lines:
-        m = _MARKER.match(line) if line[0] == "#" else None
-        if others is not None and (m or mode != _OWN):
-            others.append(line)
-        if m is None:
-            if mode == _OWN:
-                parts.append(line)
-            elif mode == _DIRECT:
-                header.append(line)
-            if headers is not None and mode in (_SHARED, _DIRECT):
-                headers.append(line)
-            continue
-        flags = m[3].split()
-        if "1" in flags:
-            path = m[2].replace("\\\\", "\\").replace('\\"', '"')
-            mode = _enter(out, stack, path, flags, wanted, blob, cwd)
-            if stack[-1][1] == _BATCH and mode == _OWN:
-                blob, parts = path, []
-            if mode == _DIRECT:
-                header = []
-            stack.append((path, mode))
-        elif "2" in flags and len(stack) > 1:
-            left, left_mode = stack.pop()
-            above, mode = stack[-1]
-            if mode == _BATCH and left_mode == _OWN:
-                out.texts[left] = out.texts.get(left, "") + "".join(parts)
-                blob, parts = "", []
-            elif left_mode == _DIRECT:
-                out.direct[os.path.join(cwd, left)] = "".join(header)
-            elif left_mode == _OWN:
-                out.owned[above, int(m[1]) - 1] = left
+    with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        for line in lines:
+            m = _MARKER.match(line) if line[0] == "#" else None
+            if others is not None and (m or mode != _OWN):
+                others.append(line)
+            if m is None:
+                if mode == _OWN:
+                    parts.append(line)
+                elif mode == _DIRECT:
+                    header.append(line)
+                if headers is not None and mode in (_SHARED, _DIRECT):
+                    headers.append(line)
+                continue
+            flags = m[3].split()
+            if "1" in flags:
+                path = m[2].replace("\\\\", "\\").replace('\\"', '"')
+                mode = _enter(out, stack, path, flags, wanted, blob, cwd)
+                if stack[-1][1] == _BATCH and mode == _OWN:
+                    blob, parts = path, []
+                if mode == _DIRECT:
+                    header = []
+                stack.append((path, mode))
+            elif "2" in flags and len(stack) > 1:
+                left, left_mode = stack.pop()
+                above, mode = stack[-1]
+                if mode == _BATCH and left_mode == _OWN:
+                    out.texts[left] = out.texts.get(left, "") + "".join(parts)
+                    blob, parts = "", []
+                elif left_mode == _DIRECT:
+                    out.direct[os.path.join(cwd, left)] = "".join(header)
+                elif left_mode == _OWN:
+                    out.owned[above, int(m[1]) - 1] = left
     if blob:
         out.texts[blob] = "".join(parts)
     return out
@@ -189,7 +164,9 @@ def _enter(
     if path.startswith("<"):
         return _FOREIGN
     full = os.path.join(cwd, path)
-    if parent == _OWN and _is_owned(full, flags):
+    # A system header without guard, such as <assert.h>, is meant to be read again and again.
+    is_code = os.path.splitext(full)[1] in _CODE_SUFFIXES
+    if parent == _OWN and (is_code or (_SYSTEM not in flags and not is_guarded(full))):
         if is_guarded(full):
             out.guarded_code[full] = blob
         out.files.add(full)
@@ -199,14 +176,6 @@ def _enter(
         return _FOREIGN
     out.shared.add(full)
     return _DIRECT if parent == _OWN else _SHARED
-
-
-def _is_owned(path: str, flags: list[str]) -> bool:
-    suffix = os.path.splitext(path)[1]
-    if suffix in _CODE_SUFFIXES:
-        return True
-    # A system header without guard, such as <assert.h>, is meant to be read again and again.
-    return _SYSTEM not in flags and not is_guarded(path)
 
 
 # -- directives ----------------------------------------------------------------------------------
@@ -263,9 +232,8 @@ def mentioned(names: set[str], files: Iterable[str]) -> set[str]:
 
 
 def signature(skeleton_text: str, names: set[str]) -> str:
-    """Return the part of a blob's directives that can change how shared headers read. These are all
-    of them once they touch one of `names`, without definitions of macros that headers do not
-    know."""
+    """Return the part of a blob's directives that can change how shared headers read: all once they
+    touch one of `names`, without definitions of macros that headers do not know."""
     if not names or not names.intersection(IDENTIFIER.findall(skeleton_text)):
         return ""
     lines = []
@@ -274,3 +242,33 @@ def signature(skeleton_text: str, names: set[str]) -> str:
         if m is None or m[1] in names:
             lines.append(line)
     return "\n".join(lines)
+
+
+# -- what binds a source to its very library: a blob's code runs in one of its own ----------------
+
+_SECTION = re.compile(r'\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"')
+_BOUNDS = re.compile(r"\b__(?:start|stop)_([A-Za-z_]\w*)")
+_NEXT = re.compile(r"\bdlv?sym\s*\(\s*\(?\s*\(\s*void\s*\*\s*\)\s*-\s*1")
+_DLADDR = re.compile(r"\bdladdr1?\s*\(")
+_MANAGED = re.compile(r"\(\(\s*(?:__)?managed(?:__)?\s*\)\)")
+
+
+def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
+    """Return why a blob with this preprocessed text of its own must be compiled eagerly, or None.
+    `takes_late_managed` is explained at `Toolchain`."""
+    if not takes_late_managed and declares_managed(text):
+        return Reason(Kind.MANAGED)
+    if "section" in text and (m := _SECTION.search(text)):
+        return Reason(Kind.SECTION, f"{m[1]}, by way of __start_{m[1]}")
+    if m := _BOUNDS.search(text):
+        return Reason(Kind.SECTION_BOUNDS, m[0])
+    if "dl" in text and _NEXT.search(text):
+        return Reason(Kind.RTLD_NEXT)
+    if "dladdr" in text and _DLADDR.search(text):
+        return Reason(Kind.DLADDR)
+    return None
+
+
+def declares_managed(text: str) -> int:
+    """Return how many managed variables a preprocessed text declares."""
+    return sum(1 for _ in _MANAGED.finditer(text)) if "managed" in text else 0

@@ -11,7 +11,6 @@ import resource
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,15 +20,12 @@ from _lazyck.command import CompileCommand
 from _lazyck.config import environment
 from _lazyck.postbuild.bundle import Contents
 from _lazyck.postbuild.cxx import demangle
-from _lazyck.postbuild.cxx.instances import instances
-from _lazyck.postbuild.eager import object_key
+from _lazyck.postbuild.cxx.uses import instances
 from _lazyck.postbuild.objects.elf import open_image
-from _lazyck.postbuild.probe import bound, content_key, preprocess
-from _lazyck.postbuild.probe.answer import Answer, Probed
-from _lazyck.postbuild.probe.group import Group, first_error, rule_files
+from _lazyck.postbuild.probe import content_key, preprocess
+from _lazyck.postbuild.probe.group import Answer, Group, Probed, compile_one, first_error, object_key, rule_files
 from _lazyck.postbuild.probe.ir import probe_ir
-from _lazyck.postbuild.probe.one_group import Answers, Doubt, probe_group
-from _lazyck.postbuild.probe.own_command import compile_one
+from _lazyck.postbuild.probe.one_group import Answers, probe_group
 from _lazyck.postbuild.probe.real_object import judge
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
@@ -39,17 +35,14 @@ from _lazyck.toolchains.gnu import own_library_items
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Holds the result of a probe. `eager` are the blobs that must be compiled eagerly. The peak is
-    that of the largest single process. `texts` are the preprocessed batches of each group: they
-    stay in the work directory. `keys` cover all that is read when a blob is compiled.
-    `eager_seconds` of CPU went into objects that are linked."""
+    """Holds the result of a probe."""
 
     probed: tuple[Probed, ...]
-    eager: Mapping[CompileCommand, Reason]
-    peak_rss_kib: int
-    texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()
-    keys: Mapping[CompileCommand, str] = field(default_factory=dict)
-    eager_seconds: float = 0.0
+    eager: Mapping[CompileCommand, Reason]  # the blobs that must be compiled eagerly
+    peak_rss_kib: int  # of the largest single process
+    texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()  # preprocessed batches, which stay in the work directory
+    keys: Mapping[CompileCommand, str] = field(default_factory=dict)  # over all that is read when a blob is compiled
+    eager_seconds: float = 0.0  # of CPU, that went into objects that are linked
 
 
 _MARKED = re.compile(r'^# \d+ "((?:[^"\\<]|\\.)+)"', re.MULTILINE)
@@ -62,7 +55,7 @@ _ALLOWED = 8
 _ALLOWED_SHARE = 8
 
 
-def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int, store: Store | None = None) -> ProbeResult:
+def probe(blobs: Sequence[CompileCommand], work: Path, store: Store, *, jobs: int) -> ProbeResult:
     """Probe `blobs`, with at most `jobs` compilers at a time. Writes below `work`, which the caller
     removes, and into `store`, which has what earlier links found out.
 
@@ -71,71 +64,63 @@ def probe(blobs: Sequence[CompileCommand], work: Path, *, jobs: int, store: Stor
     """
     blobs = list(dict.fromkeys(blobs))
     groups = groups_of(blobs)
-    with store.turns(g.key for g in groups if g.key) if store else nullcontext():
-        return _probe_all(blobs, groups, work, jobs, store)
+    with store.turns(g.key for g in groups if g.key):
+        return _probe_all(blobs, groups, work, store, jobs)
 
 
 def _probe_all(
-    blobs: Sequence[CompileCommand], all_groups: Sequence[Group], work: Path, jobs: int, store: Store | None
+    blobs: Sequence[CompileCommand], groups: Sequence[Group], work: Path, store: Store, jobs: int
 ) -> ProbeResult:
-    groups = [(group, work / f"group{i}") for i, group in enumerate(all_groups)]
+    def one(i: int) -> Answers:
+        group, at = groups[i], work / f"group{i}"
+        if group.toolchain.written_in == "llvm-ir":
+            return probe_ir(group, at, max(1, jobs // len(groups)))
+        return probe_group(group, at, store.answers(group.key) if group.key else {})
+
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        each = max(1, jobs // max(1, len(groups)))
-        found = list(pool.map(lambda job: _probe(job[0], job[1], each, store), groups))
-        pairs = [(group, at, answers) for (group, at), answers in zip(groups, found, strict=True)]
-        compiles = [
-            (group, at / f"blob{i}.o", answers, source)
-            for group, at, answers in pairs
-            for i, source in enumerate(answers.doubts)
-        ]
+        found = list(pool.map(one, range(len(groups))))
+        compiles = [(a, a.work / f"blob{i}.o", source) for a in found for i, source in enumerate(a.doubts)]
         begun = cpu_seconds()
         settled = list(pool.map(lambda job: _settle(*job), compiles))
         settling = cpu_seconds() - begun
-        headers = list(pool.map(lambda pair: _headers(*pair), pairs))
+        headers = list(pool.map(_headers, found))
     objects: dict[CompileCommand, Path] = {}
-    for (group, output, answers, source), judged in zip(compiles, settled, strict=True):
+    for (answers, output, source), judged in zip(compiles, settled, strict=True):
         answers.found[source] = judged
         if judged.by_itself:
-            objects[group.sources[source][0]] = output
+            objects[answers.group.sources[source][0]] = output
     probed: dict[CompileCommand, Probed] = {}
     reasons: dict[CompileCommand, Reason] = {}
     keys: dict[CompileCommand, str] = {}
-    for (group, _, answers), (files, unlisted) in zip(pairs, headers, strict=True):
+    for answers, (files, unlisted) in zip(found, headers, strict=True):
+        group = answers.group
         for source, answer in answers.found.items():
             for blob in group.sources[source]:
                 if answer.eager or source in unlisted:
                     reasons[blob] = answer.eager or Reason(Kind.UNLISTED, unlisted[source])
                 else:
                     probed[blob] = Probed(**vars(answer), blob=blob, headers=files)
-        keys |= _content_keys(group, answers, files)
-        if store and group.key:
+        keys |= _content_keys(answers, files)
+        if group.key:
             store.keep_answers(group.key, answers.learnt())
     spent = [b for b in blobs if b in probed and probed[b].by_itself]
     for blob in spent[max(_ALLOWED, len(blobs) // _ALLOWED_SHARE) :]:
         reasons[blob] = Reason(Kind.IN_DOUBT, probed.pop(blob).compiled)
     linked = objects.keys() & reasons.keys()
     eager_seconds = settling * len(linked) / max(1, len(compiles))
-    if store:
-        for blob in linked:
-            store.keep_object(object_key(blob, keys.setdefault(blob, uuid.uuid4().hex)), objects[blob])
-    for _, at, answers in pairs:
-        for file in set(at.iterdir()) - set(answers.texts):
+    for blob in linked:
+        store.keep_object(object_key(blob, keys.setdefault(blob, uuid.uuid4().hex)), objects[blob])
+    for answers in found:
+        for file in set(answers.work.iterdir()) - set(answers.texts):
             file.unlink()
     return ProbeResult(
         tuple(probed[b] for b in blobs if b in probed),
         {b: reasons[b] for b in blobs if b in reasons},
         max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)),
-        tuple((group, tuple(answers.texts)) for group, _, answers in pairs),
+        tuple((answers.group, tuple(answers.texts)) for answers in found),
         keys,
         eager_seconds,
     )
-
-
-def _probe(group: Group, work: Path, jobs: int, store: Store | None) -> Answers:
-    """Run the probe that reads the language of the toolchain's sources."""
-    if group.toolchain.written_in == "llvm-ir":
-        return probe_ir(group, work, jobs)
-    return probe_group(group, work, store.answers(group.key) if store and group.key else {})
 
 
 def cpu_seconds() -> float:
@@ -163,7 +148,7 @@ def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
     for shared, sources in members.items():
         first = next(iter(next(iter(sources.values()))))
         toolchain = toolchains.by_name(first.call.toolchain)
-        default = toolchain.default_arch()
+        default = toolchain.default_arch
         is_cxx = toolchain.written_in == "c++"
         archs = toolchain.archs_of(first, env) or ((default,) if default else ())
         groups.append(
@@ -204,21 +189,26 @@ def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...], variables: tuple[tup
 # -- blobs in doubt ------------------------------------------------------------------------------
 
 
-def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer:
+def _settle(answers: Answers, output: Path, source: str) -> Answer:
     """Compile one blob. Return what its object says, or the reason why it must be eager.
 
     The project's own command makes an object that can be linked as it is, if the blob must be
     eager. The object stays in `output`. The blob is compiled for the host alone if that object does
     not show what is asked (hidden symbols, LTO), or if it would cost a compile for each GPU.
     """
-    doubt: Doubt = answers.doubts[source]
+    group, doubt = answers.group, answers.doubts[source]
     own = answers.instances.get(source)
     if own is None:  # not preprocessed with the others
-        text = _own_text(group, source, output.with_suffix(".ii"))
-        if tied := bound.reason(text, takes_late_managed=group.toolchain.takes_late_managed):
+        batch, alone = output.with_suffix(f".batch{group.suffix}"), output.with_suffix(".ii")
+        is_read = group.preprocess(batch, alone, f'#include "{source}"\n').status == 0
+        text = preprocess.split(alone, [source], group.cwd).texts.get(source, "") if is_read else ""
+        if tied := preprocess.what_binds(text, takes_late_managed=group.toolchain.takes_late_managed):
             return Answer(eager=tied)
         own = instances(text)
-    by_itself = _is_plain(group)
+    # The project's own objects of host code show all symbols and cost one compile, unless they are
+    # LTO's, for example.
+    items = group.toolchain.table.split(group.base[1:])
+    by_itself = group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
     result = (
         compile_one(group.sources[source][0], output, environment())
         if by_itself
@@ -229,25 +219,12 @@ def _settle(group: Group, output: Path, answers: Answers, source: str) -> Answer
     judged = judge(open_image(output), source, doubt.suspects, own_initializers=doubt.own_initializers, own=own)
     if not by_itself:
         output.unlink()
-    return replace(judged, compiled=demangle.readable(doubt.why), by_itself=by_itself)
+    return replace(judged, compiled=demangle.readable_lines([doubt.why])[0], by_itself=by_itself)
 
 
-def _is_plain(group: Group) -> bool:
-    """Return whether the project's own objects show all symbols, and cost one compile."""
-    items = group.toolchain.table.split(group.base[1:])
-    return group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
-
-
-def _own_text(group: Group, source: str, output: Path) -> str:
-    """Return the preprocessed text of a blob alone, empty if it does not preprocess."""
-    batch = output.with_suffix(f".batch{group.suffix}")
-    if group.preprocess(batch, output, f'#include "{source}"\n').status != 0:
-        return ""
-    return preprocess.split(output, [source], group.cwd).texts.get(source, "")
-
-
-def _content_keys(group: Group, answers: Answers, files: frozenset[str]) -> dict[CompileCommand, str]:
+def _content_keys(answers: Answers, files: frozenset[str]) -> dict[CompileCommand, str]:
     """Return the keys of all that is read when the group's blobs are compiled."""
+    group = answers.group
     if group.toolchain.name == toolchains.HOST.name:
         return {blob: key for s, key in answers.keys.items() for blob in group.sources[s]}
     chosen = [s for s in answers.readers() if s in answers.keys]  # `files` has what the device passes of these read
@@ -258,15 +235,15 @@ def _content_keys(group: Group, answers: Answers, files: frozenset[str]) -> dict
 # -- headers -------------------------------------------------------------------------------------
 
 
-def _headers(group: Group, work: Path, answer: Answers) -> tuple[frozenset[str], dict[str, str]]:
+def _headers(answers: Answers) -> tuple[frozenset[str], dict[str, str]]:
     """Return (files that the group reads, blobs for which they cannot be listed and why)."""
-    readers = answer.readers()
+    group, readers = answers.group, answers.readers()
     sources = [s for s in group.sources if s in readers]
-    found = set(answer.files)
+    found = set(answers.files)
     unlisted: dict[str, str] = {}
     for source in sources:
-        if source not in answer.read:
-            output = work / "single.ii"
+        if source not in answers.read:
+            output = answers.work / "single.ii"
             result = group.preprocess(Path(source), output)
             if result.status != 0:
                 unlisted[source] = first_error(result.stdout + result.stderr)
@@ -274,8 +251,8 @@ def _headers(group: Group, work: Path, answer: Answers) -> tuple[frozenset[str],
                 marked = set(_MARKED.findall(preprocess.read_source(output)))
                 found |= {os.path.join(group.cwd, f) for f in marked if not f.endswith("/")}
     blobs = [s for s in sources if s not in unlisted]
-    found |= _device_files(group, work, blobs, unlisted)
-    return frozenset({_plain(f) for f in found} - ({"/dev/null"} | set(group.sources) - answer.files)), unlisted
+    found |= _device_files(group, answers.work, blobs, unlisted)
+    return frozenset({_plain(f) for f in found} - ({"/dev/null"} | set(group.sources) - answers.files)), unlisted
 
 
 def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: dict[str, str]) -> set[str]:

@@ -7,7 +7,7 @@ apart, no pointer type spelled.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from _lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
 from _lazyck.postbuild.cxx.variables import DEFAULT, Declaration, Kind, is_anonymous
 from _lazyck.postbuild.objects import kernels, vtables
 from _lazyck.postbuild.objects.elf import ElfImage
-from _lazyck.postbuild.probe.answer import Answer
+from _lazyck.postbuild.probe.group import Answer
 from _lazyck.postbuild.probe.real_object import defines
 from _lazyck.toolchains.base import TextCompile
 
@@ -34,32 +34,18 @@ _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
 
 @dataclass
 class Unit:
-    """Holds the unit.
+    """Holds the unit."""
 
-    - `text`: what to compile.
-    - `heads`: the number of functions per blob.
-    - `shared`: the blobs behind each shared declaration.
-    - `renamed`: per blob, the names that were made unique, and what they were.
-    - `instances`: sections of functions that several blobs instantiate explicitly.
-    - `kernels`: sections of kernels that several blobs define, and whether they are instances.
-    """
-
-    text: str = ""
-    heads: dict[int, int] = field(default_factory=dict)
-    shared: list[set[int]] = field(default_factory=list)
-    renamed: dict[int, dict[str, str]] = field(default_factory=dict)
-    instances: set[str] = field(default_factory=set)
-    kernels: dict[str, bool] = field(default_factory=dict)
-
-    def kernel_in(self, section: str) -> bool | None:
-        """Return whether the kernels in `section` are instances, or None without kernels."""
-        if section.startswith((_KERNELS, _KERNEL_INSTANCES)):
-            return section.startswith(_KERNEL_INSTANCES)
-        return self.kernels.get(section)
+    text: str = ""  # what to compile
+    heads: dict[int, int] = field(default_factory=dict)  # the number of functions per blob
+    shared: list[set[int]] = field(default_factory=list)  # the blobs behind each shared declaration
+    renamed: dict[int, dict[str, str]] = field(default_factory=dict)  # per blob, names made unique, and what they were
+    instances: set[str] = field(default_factory=set)  # sections of functions that several blobs instantiate explicitly
+    kernels: dict[str, bool] = field(default_factory=dict)  # sections of shared kernels, and whether they are instances
 
 
-def needed(declarations: Sequence[Declaration]) -> list[int]:
-    """Return the indices of the heads and of all that they need, in order."""
+def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
+    """Return the heads, all that they need, and what may matter to all, in order."""
     by_name: dict[str, list[int]] = {}
     for i, d in enumerate(declarations):
         if d.kind is not Kind.HEAD:
@@ -67,7 +53,8 @@ def needed(declarations: Sequence[Declaration]) -> list[int]:
             for name in (*d.names, *(nested.groups() if nested else ())):
                 by_name.setdefault(name, []).append(i)
     heads = [i for i, d in enumerate(declarations) if d.kind is Kind.HEAD]
-    return _closure(declarations, by_name, heads)
+    needed = set(_closure(declarations, by_name, heads))
+    return [d for i, d in enumerate(declarations) if i in needed or d.kind is Kind.DIRECTIVE]
 
 
 def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int]], start: Iterable[int]) -> list[int]:
@@ -133,11 +120,6 @@ def _section(head: Declaration) -> str:
     if _GLOBAL.search(head.text):
         return _KERNEL_INSTANCES if head.is_instance else _KERNELS
     return _INSTANCES if head.is_instance else _OWN
-
-
-def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
-    indices = set(needed(declarations))
-    return [d for i, d in enumerate(declarations) if i in indices or d.kind is Kind.DIRECTIVE]
 
 
 def _renames(kept: Mapping[int, Sequence[Declaration]]) -> dict[int, set[str]]:
@@ -209,17 +191,9 @@ def _definition(head: str, initializers: str, section: str) -> str:
     return " ".join([*prefixes, placed, initializers, body])
 
 
-@dataclass(frozen=True)
-class Blame:
-    """Says where a failed compile points: at blobs, and at preludes (by their index)."""
-
-    blobs: frozenset[int]
-    preludes: frozenset[int]
-
-
-def blame(unit: Unit, output: str) -> Blame:
-    """Read a compiler's errors: the place of each and how that was included. If there are none,
-    everything that is mentioned counts."""
+def blame(unit: Unit, output: str) -> tuple[set[int], bool]:
+    """Return the blobs at which a compiler's errors point, by the place of each and how that was
+    included, and whether they point at a prelude. Without errors, everything mentioned counts."""
     at_error: set[tuple[str, int]] = set()
     mentioned: set[tuple[str, int]] = set()
     included: set[tuple[str, int]] = set()
@@ -235,7 +209,7 @@ def blame(unit: Unit, output: str) -> Blame:
             included |= labels
     found = at_error or mentioned
     blobs = {b for kind, n in found for b in ({n} if kind == "blob" else unit.shared[n] if kind == "shared" else ())}
-    return Blame(frozenset(blobs), frozenset(n for kind, n in found if kind == "prelude"))
+    return blobs, any(kind == "prelude" for kind, _ in found)
 
 
 def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> dict[int, Answer | str]:
@@ -249,12 +223,8 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
         elif section.name.startswith(_COMMON):
             places[i] = unit.shared[int(section.name[len(_COMMON) :])]
     counts: Counter[int] = Counter()
-    symbols: dict[int, list[str]] = {b: [] for b in unit.heads}
-    unreachable: dict[int, list[str]] = {b: [] for b in unit.heads}
-    private: dict[int, set[str]] = {b: set() for b in unit.heads}
-    merged: dict[int, set[str]] = {b: set() for b in unit.heads}
-    weak: dict[int, set[str]] = {b: set() for b in unit.heads}
-    handles: dict[int, list[str]] = {b: [] for b in unit.heads}
+    symbols, unreachable, handles, data = (defaultdict[int, list[str]](list) for _ in range(4))
+    private, merged, weak = (defaultdict[int, set[str]](set) for _ in range(3))
     table = image.symbols()
     known = kernels.find(table)
     named = known.names()
@@ -269,10 +239,13 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
         if s.type != "FUNC" or s.section not in places or s.name in known.by_nvcc:
             continue
         handle = s.name if s.name in named else known.handles.get(s.name, "")
+        place = image.sections[s.section].name
+        is_instance = unit.kernels.get(place)  # whether the kernels there are instances, or None without kernels
+        if place.startswith((_KERNELS, _KERNEL_INSTANCES)):
+            is_instance = place.startswith(_KERNEL_INSTANCES)
         for b in places[s.section]:
             counts[b] += 1
             name = _original(s.name, unit.renamed[b], b)
-            is_instance = unit.kernel_in(image.sections[s.section].name) if how else None
             if how and is_instance is not None:
                 if s.binding != "LOCAL":
                     handles[b].append(name)
@@ -290,12 +263,10 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
             (unreachable if s.hidden else symbols)[b].append(name)
             if s.visibility == "protected":
                 private[b].add(name)
-            place = image.sections[s.section].name
             if s.binding == "WEAK" and s.section in image.merged_sections:
                 weak[b].add(name)
             elif s.binding == "WEAK" or place.startswith((_INSTANCES, _KERNEL_INSTANCES)) or place in unit.instances:
                 merged[b].add(name)
-    data: dict[int, list[str]] = {b: [] for b in unit.heads}
     shared_out: dict[int, str] = {}
     for vtable, functions in vtables.with_key_functions(image, table).items():
         owners = {b for f in functions for b in places.get(f.section, ())}

@@ -5,22 +5,23 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from _lazyck.postbuild.cxx import demangle
-from _lazyck.postbuild.cxx.instances import Instances
 from _lazyck.postbuild.cxx.mangled import template_of
+from _lazyck.postbuild.cxx.uses import Instances
 from _lazyck.postbuild.objects import kernels, vtables
 from _lazyck.postbuild.objects.elf import ElfImage, Symbol, asked_for
 from _lazyck.postbuild.objects.vtables import is_of_class
-from _lazyck.postbuild.probe.answer import Answer
+from _lazyck.postbuild.probe.group import Answer
 from _lazyck.postbuild.probe.preprocess import place_of
 from _lazyck.postbuild.reasons import Kind, Reason
 
 # This is data that toolchains add to every object with kernels.
 _TOOLCHAIN_DATA = re.compile(r"__hip_(gpubin_handle|cuid|fatbin|module)|__cuda|__fatbin|__NV_|_ZL\d+__(nv|cuda)")
-_START_UP = re.compile(
+# Start-up code runs through these functions. They are looked into, not held against the blob.
+START_UP = re.compile(
     r"_GLOBAL__(sub_)?I_|__cxx_global_var_init|__cxx_global_array_|_Z\d+__static_initialization_and_destruction_0"
 )
-# These names belong to the toolchain's registration and <iostream>.
-_HARMLESS = re.compile(
+# Start-up code of every file may refer to these: the toolchain's registration and <iostream>.
+HARMLESS = re.compile(
     r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|__(hip|cuda)|_ZL\d+__(cuda|nv|sti____cuda)|"
     r"\.L|__fatbin|_GLOBAL_OFFSET_TABLE_|__device_stub__|_ZZL?\d+__(nv|cuda)|__nv"
 )
@@ -30,17 +31,6 @@ _UNNAMED = re.compile(r"\d_GLOBAL__N_")
 _REGISTERS_MANAGED = "__hipRegisterManagedVar"
 _NO_INSTANCES = Instances()
 _UNDEFINED, _RESERVED = 0, 0xFF00
-
-
-def is_start_up(name: str) -> bool:
-    """Return whether start-up code runs through the function `name`. Such a function is looked
-    into, rather than held against the blob."""
-    return _START_UP.match(name) is not None
-
-
-def is_harmless(name: str) -> bool:
-    """Return whether start-up code of every file may refer to `name`."""
-    return _HARMLESS.match(name) is not None
 
 
 def defines(data: Sequence[str]) -> Reason:
@@ -158,8 +148,7 @@ _CALLS = {"x86_64": _x86_64_calls, "aarch64": _aarch64_calls}
 
 def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str], list[str]]:
     """Return the names that the object's start-up and tear-down code refers to, apart from what
-    every object's does. Return also the object's own variables among what this code refers to:
-    these are what it is about."""
+    every object's does, and the object's own variables among these, which this code is about."""
     functions: dict[int, list[Symbol]] = {}
     for s in table:
         if s.type == "FUNC" and s.section not in (_UNDEFINED,) and s.section < len(image.sections):
@@ -188,7 +177,7 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
         if re.match(r"\.(init_array|fini_array|ctors|dtors|preinit_array)\b", section.name):
             todo += targets(i, 0, section.size)
     seen: set[tuple[int, int]] = set()
-    todo += [(f, 0) for f in table if f.type == "FUNC" and f.section != _UNDEFINED and is_start_up(f.name)]
+    todo += [(f, 0) for f in table if f.type == "FUNC" and f.section != _UNDEFINED and START_UP.match(f.name)]
     while todo:
         target, addend = todo.pop()
         where = target
@@ -202,12 +191,12 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
                 variables[variable_at(target.section, addend + 4 * (image.machine == "x86_64"))] = None
                 continue
             where = inside
-        if where.type == "FUNC" and where.section != _UNDEFINED and is_start_up(where.name):
+        if where.type == "FUNC" and where.section != _UNDEFINED and START_UP.match(where.name):
             if (where.section, where.value) not in seen:
                 seen.add((where.section, where.value))
                 todo += targets(where.section, where.value, where.value + where.size) + local_calls(where)
         elif where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL":
             variables[where.name] = None
-        elif not is_harmless(where.name):
+        elif not HARMLESS.match(where.name):
             found[where.name] = None
-    return list(found), [v for v in variables if v and not is_harmless(v)]
+    return list(found), [v for v in variables if v and not HARMLESS.match(v)]

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from _lazyck.postbuild.cxx.bodies import without_bodies
+from _lazyck.postbuild.cxx.includes import HeaderReach
+from _lazyck.postbuild.cxx.lexer import without_bodies
 from _lazyck.postbuild.cxx.variables import Declaration
 from _lazyck.postbuild.objects.elf import open_image
 from _lazyck.postbuild.probe import preprocess, probe_unit
-from _lazyck.postbuild.probe.answer import Answer
-from _lazyck.postbuild.probe.group import Group, first_error
-from _lazyck.postbuild.probe.header_reach import HeaderReach
+from _lazyck.postbuild.probe.group import Answer, Group, first_error
 
 _COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
 _FEW = 8  # a unit that fails a second time falls apart if more than one in this many blobs is at fault
@@ -22,13 +21,11 @@ _AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILIN
 
 @dataclass
 class _Job:
-    """Describes blobs to compile in one unit. `retries` is how often the unit may still fail
-    because of many of them. `by_text` says that the unit is made from preprocessed headers: those
-    of the whole cluster, or those of these blobs alone (`apart`)."""
+    """Describes blobs to compile in one unit."""
 
     blobs: dict[int, list[Declaration]]
-    retries: int = 1
-    by_text: bool = True
+    retries: int = 1  # how often the unit may still fail because of many of them
+    by_text: bool = True  # made from preprocessed headers: those of the whole cluster, or, if `apart`, these blobs'
     apart: bool = False
 
 
@@ -88,7 +85,7 @@ class Solver:
             output.unlink()
             return []
         said = result.stdout + result.stderr
-        blame = probe_unit.blame(unit, said)
+        blamed, is_prelude = probe_unit.blame(unit, said)
         why = "the probe does not compile: " + first_error(said)
         if len(preludes) > 1:
             # The headers do not go together: errors in blobs that follow from this say nothing of
@@ -96,7 +93,7 @@ class Solver:
             families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
             if len(families) > 1:
                 return [_Job(family, apart=True) for family in families]
-        bad = blame.blobs & blobs.keys()
+        bad = blamed & blobs.keys()
         if job.by_text and (not bad or any(not f.startswith("lazyck-") for f in _AT_ERROR.findall(said))):
             return [replace(job, by_text=not job.apart, apart=True)]
         instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
@@ -109,10 +106,10 @@ class Solver:
             self._by_reference |= by_reference
             return [replace(job, blobs={b: d for b, d in blobs.items() if b not in of_kernels})]
         falls_apart = job.retries == 0 and (not bad or len(bad) * _FEW > len(blobs))
-        if len(blobs) == 1 or falls_apart or (blame.preludes and len(preludes) == 1):
+        if len(blobs) == 1 or falls_apart or (is_prelude and len(preludes) == 1):
             self.failed |= dict.fromkeys(blobs, why)
             return []
-        if bad and not blame.preludes:
+        if bad and not is_prelude:
             right = {b: d for b, d in blobs.items() if b not in bad}
             if job.retries and right:  # two that do not go together may each go with others
                 return [
@@ -124,9 +121,8 @@ class Solver:
         return [replace(job, blobs=half, retries=0) for half in self._halves(blobs, preludes)]
 
     def _headers(self, blobs: Collection[int], *, apart: bool) -> str | None:
-        """Return the headers that the `blobs` read as one preprocessed text, without the bodies of
-        their functions. Return None if they do not preprocess. Unless they are to be `apart`, this
-        includes what the other blobs read."""
+        """Return the headers that the `blobs`, and unless `apart` all others, read, as one
+        preprocessed text without the bodies of functions. Return None if they do not preprocess."""
         read = self._read
         if apart:
             batch, read = self._work / f"some{self._group.suffix}", self._work / "some.ii"

@@ -6,24 +6,19 @@ takes. A worker gets as many jobs as it has places. When it is gone, its jobs, a
 given to other workers.
 """
 
-import queue
 import secrets
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from _lazyck import abi
 from _lazyck.costs import keep_guess
 from _lazyck.errors import BuildError, UsageError
-from _lazyck.manifest import Manifest, encode
+from _lazyck.manifest import encode
 from _lazyck.prebuild.entries import Entry, keep_log, make_room, tool
 from _lazyck.prebuild.farm.cluster import connected
 from _lazyck.prebuild.farm.crew import Crew, Member, read_answer
@@ -31,15 +26,14 @@ from _lazyck.prebuild.farm.guard import Guard, describe
 from _lazyck.prebuild.farm.messages import Made, Order, Visit, settings_for_workers
 from _lazyck.prebuild.farm.parcel import pack, parcel_files
 from _lazyck.prebuild.farm.worker import answer_order, stop
-from _lazyck.prebuild.local import failure_of, interruptible
-from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
+from _lazyck.prebuild.plan import Failure, Job, Outcome
 from _lazyck.prebuild.preambles import FEWEST, find_preambles
-from _lazyck.prebuild.progress import Reporter, State
+from _lazyck.prebuild.progress import Reporter
+from _lazyck.prebuild.run import Request, Run, failure_of
 from _lazyck.remote import EntryName, Listener, Remote
 from _lazyck.visible import visible
 
 _TRIES = 3
-_TICK = 0.2  # seconds to wait for an event
 _LOOK = 1.0  # seconds between two looks at which workers exist
 _PATIENCE = 600.0  # seconds without any worker
 _GRACE = 5.0  # seconds without any worker, if some were refused
@@ -83,68 +77,57 @@ def _fetch(remote: Remote, entry: Entry) -> bool:
     return remote.fetch(EntryName(entry.key, entry.place), entry.path) is not None
 
 
-class _Farm:
+class _Farm(Run):
     """A run of a plan on a cluster."""
 
-    def __init__(
-        self, client: Any, guard: Guard, manifest_file: Path, manifest: Manifest, plan: Plan, env: Mapping[str, str],
-        remote: Remote, reporter: Reporter, *, jobs: int | None, keeps_going: bool,
-    ) -> None:  # fmt: skip
-        self._client, self._guard, self._remote, self._reporter = client, guard, remote, reporter
-        self._manifest_file, self._manifest, self._plan, self._env = manifest_file, manifest, plan, env
-        self._keeps_going = keeps_going
-        self._settings, withheld = settings_for_workers(env)
+    def __init__(self, request: Request, client: Any, guard: Guard, remote: Remote, jobs: int | None) -> None:
+        super().__init__(request, 0, _FETCHES)
+        self._client, self._guard, self._remote, self._manifest = client, guard, remote, request.manifest
+        self._settings, withheld = settings_for_workers(self.env)
         if withheld:
-            reporter.note(f"lazyck: {visible(withheld)}")
+            self.reporter.note(f"lazyck: {visible(withheld)}")
         self._name = secrets.token_hex(8)
-        asked = Visit(self._name, encode(manifest), self._settings)
-        recipes = {b.name: b.recipe for b in manifest.blobs}
-        used = frozenset(recipes[j.entry.name] for j in plan.jobs)
-        self._crew = Crew(client, asked, manifest, used, jobs, lambda s: reporter.note(f"lazyck: {s}"))
-        self._pool = ThreadPoolExecutor(_FETCHES)
-        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what the main thread is to do
+        asked = Visit(self._name, encode(self._manifest), self._settings)
+        recipes = {b.name: b.recipe for b in self._manifest.blobs}
+        used = frozenset(recipes[j.entry.name] for j in self.plan.jobs)
+        self._crew = Crew(client, asked, self._manifest, used, jobs, lambda s: self.reporter.note(f"lazyck: {s}"))
+        self._bundle = ""  # its digest, once it is sent
         self._preambles: dict[int, str] = {}  # job → its group
         self._left: dict[str, int] = {}  # group → how many of its jobs have not been given to a worker yet
-        self._todo = deque(range(len(plan.jobs)))
         self._given: dict[str, _Given] = {}
-        self._coming: set[int] = set()  # made, and being fetched
         self._tries: dict[int, int] = {}
-        self._state = State(plan, 0, time.monotonic())
+        self._next_look, self._idle_since = 0.0, 0.0
 
-    def build(self) -> Outcome:
-        """Work until the plan is done or interrupted. Raises `BuildError` and `LazyckError`."""
-        try:
-            with interruptible(self._state):
-                self._fetch_what_is_there()
-                if self._is_open():
-                    self._share_preambles()
-                    self._work(self._send_bundle())
-        finally:
-            self._pool.shutdown(cancel_futures=True)
-            self._end()
-            self._reporter.close()
-        self._guard.check()
-        return self._state.outcome()
+    def prepare(self) -> None:
+        self._fetch_what_is_there()
+        if not self.is_open():
+            return
+        self._share_preambles()
+        with tempfile.TemporaryDirectory(prefix="lazyck-farm-") as work:
+            parcel = Path(work) / "bundle"
+            pack(parcel, parcel_files(self.request.manifest_file, self._manifest, self.env), self._manifest)
+            self._bundle = self._remote.put_contents(parcel)
+        self._idle_since = time.monotonic()
 
     def _fetch_what_is_there(self) -> None:
         """Fetch what an earlier run, or anybody else, has left in the remote cache."""
-        have = list(self._pool.map(lambda job: _fetch(self._remote, job.entry), self._plan.jobs))
+        have = list(self.pool.map(lambda job: _fetch(self._remote, job.entry), self.plan.jobs))
         for number, is_here in enumerate(have):
             if is_here:
-                self._todo.remove(number)
-                self._state.end(number, self._reporter)
+                self.todo.remove(number)
+                self.ended(number)
         if any(have):
-            self._reporter.note(f"lazyck: {sum(have)} of {len(have)} entries were in the remote cache")
+            self.reporter.note(f"lazyck: {sum(have)} of {len(have)} entries were in the remote cache")
 
     def _share_preambles(self) -> None:
         """Group the jobs that can share a preamble. Each worker makes its own, so larger groups are
         needed."""
-        numbers = sorted(self._todo)
+        numbers = sorted(self.todo)
         if len(numbers) < FEWEST:  # this machine may have no compiler to build `lazyck-rt` with
             return
-        jobs = [self._plan.jobs[n] for n in numbers]
+        jobs = [self.plan.jobs[n] for n in numbers]
         workers = max(1, len(self._client.nthreads()))
-        for i, group in enumerate(find_preambles(tool(self._env), self._manifest_file, jobs, workers, self._env)):
+        for i, group in enumerate(find_preambles(tool(self.env), self.request.manifest_file, jobs, workers, self.env)):
             self._preambles |= {numbers[n]: str(i) for n in group}
             self._left[str(i)] = len(group)
 
@@ -160,34 +143,17 @@ class _Farm:
             return group
         return ""
 
-    def _send_bundle(self) -> str:
-        with tempfile.TemporaryDirectory(prefix="lazyck-farm-") as work:
-            parcel = Path(work) / "bundle"
-            pack(parcel, parcel_files(self._manifest_file, self._manifest, self._env), self._manifest)
-            return self._remote.put_contents(parcel)
-
-    @property
-    def _may_begin(self) -> bool:
-        return self._keeps_going or not self._state.failures
-
-    def _is_open(self) -> bool:
-        return bool(self._given or self._coming or (self._todo and self._may_begin))
-
-    def _work(self, digest: str) -> None:
-        crew, next_look, idle_since = self._crew, 0.0, time.monotonic()
-        while self._is_open():
-            if time.monotonic() >= next_look:
-                self._let_go(crew.look())
-                next_look = time.monotonic() + _LOOK
-            crew.hear()
-            self._state.parallel = sum(m.places for m in crew.members.values())
-            self._give(digest)
-            if crew.members or crew.asking or self._coming:
-                idle_since = time.monotonic()
-            self._check_patience(time.monotonic() - idle_since)
-            self._take_in()
-            self._guard.check()
-            self._reporter.show(self._state, time.monotonic(), 0)
+    def look(self) -> None:
+        crew = self._crew
+        self._guard.check()
+        if time.monotonic() >= self._next_look:
+            self._let_go(crew.look())
+            self._next_look = time.monotonic() + _LOOK
+        crew.hear()
+        self.state.parallel = sum(m.places for m in crew.members.values())
+        if crew.members or crew.asking or len(self.busy) > len(self._given):  # some are being fetched
+            self._idle_since = time.monotonic()
+        self._check_patience(time.monotonic() - self._idle_since)
 
     def _check_patience(self, idle: float) -> None:
         refused = self._crew.refused
@@ -200,30 +166,26 @@ class _Farm:
             "\n".join([text, *told]), "start workers that have the library's toolchain (`lazyck help scale`)"
         )
 
-    def _give(self, digest: str) -> None:
-        while self._todo and self._may_begin and (member := self._crew.freest()):
-            number = self._todo.popleft()
-            entry = self._plan.jobs[number].entry
-            order = Order(
-                self._name, digest, self._manifest.library, entry.name, entry.archs, entry.key, self._settings,
-                self._preamble_for(number, member),
-            )  # fmt: skip
-            self._tries[number] = self._tries.get(number, 0) + 1
-            name = f"lazyck-{self._name}-{number}-{self._tries[number]}"
-            future = self._crew.ask(answer_order, order, name, member.address)
-            self._given[name] = _Given(number, member, future)
-            member.busy += 1
-            self._state.running[number] = time.monotonic()
-            future.add_done_callback(lambda f: self._events.put(partial(self._ended, f)))
+    def has_place(self) -> bool:
+        return self._crew.freest() is not None
 
-    def _take_in(self) -> None:
-        with suppress(queue.Empty):
-            event = self._events.get(timeout=_TICK)
-            while True:
-                event()
-                event = self._events.get_nowait()
+    def give(self, number: int) -> None:
+        member = self._crew.freest()
+        assert member
+        entry = self.plan.jobs[number].entry
+        order = Order(
+            self._name, self._bundle, self._manifest.library, entry.name, entry.archs, entry.key, self._settings,
+            self._preamble_for(number, member),
+        )  # fmt: skip
+        self._tries[number] = self._tries.get(number, 0) + 1
+        name = f"lazyck-{self._name}-{number}-{self._tries[number]}"
+        future = self._crew.ask(answer_order, order, name, member.address)
+        self._given[name] = _Given(number, member, future)
+        member.busy += 1
+        self.state.running[number] = time.monotonic()
+        future.add_done_callback(lambda f: self.post(self._answered, f))
 
-    def _ended(self, future: Any) -> None:
+    def _answered(self, future: Any) -> None:
         given = self._given.get(future.key)
         if given is None or future.status == "cancelled":
             return  # its worker is gone, which `_let_go` has handled
@@ -235,14 +197,12 @@ class _Farm:
         elif made.problem:
             self._again(number, f"{made.host}: {made.problem}")
         elif not made.is_stopped:
-            job = self._plan.jobs[number]
+            job = self.plan.jobs[number]
             log = keep_log(job.entry, made.log)
             if made.status != 0:
-                failure = replace(failure_of(job, made.output, made.status), log=log)
-                self._state.end(number, self._reporter, failure)
-                return
-            self._coming.add(number)
-            self._pool.submit(self._bring, number, job, made)
+                self.ended(number, replace(failure_of(job, made.output, made.status), log=log))
+            else:
+                self.pool.submit(self._bring, number, job, made)
 
     def _bring(self, number: int, job: Job, made: Made) -> None:
         """Fetch an entry, on a thread of the pool."""
@@ -251,16 +211,15 @@ class _Farm:
             problem = "" if _fetch(self._remote, job.entry) else problem
         except Exception as e:
             problem = str(e) or problem
-        self._events.put(partial(self._came, number, made, problem))
+        self.post(self._came, number, made, problem)
 
     def _came(self, number: int, made: Made, problem: str) -> None:
-        self._coming.discard(number)
         if problem:
             self._again(number, problem)
         else:
-            entry = self._plan.jobs[number].entry
+            entry = self.plan.jobs[number].entry
             keep_guess(entry.root, *entry.cost_key, *(made.cost or (0.0, 0)))
-            self._state.end(number, self._reporter, seconds=made.seconds)
+            self.ended(number, seconds=made.seconds)
 
     def _let_go(self, gone: Sequence[str]) -> None:
         for name, given in list(self._given.items()):
@@ -271,15 +230,16 @@ class _Farm:
 
     def _again(self, number: int, why: str) -> None:
         """Retry the job, or let it fail after too many tries."""
-        job = self._plan.jobs[number]
+        job = self.plan.jobs[number]
         if self._tries.get(number, 0) < _TRIES:
-            self._reporter.note(f"lazyck: retry: {job.title}: {visible(why)}")
-            self._state.running.pop(number, None)
-            self._todo.appendleft(number)
+            self.reporter.note(f"lazyck: retry: {job.title}: {visible(why)}")
+            self.state.running.pop(number, None)
+            self.busy.discard(number)
+            self.todo.appendleft(number)
         else:
-            self._state.end(number, self._reporter, Failure(job, "", f"gave up after {_TRIES} tries: {why}"))
+            self.ended(number, Failure(job, "", f"gave up after {_TRIES} tries: {why}"))
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Make the workers end their work for this run and clear up. Waits only a limited time for
         workers that hang."""
         for given in self._given.values():
@@ -289,24 +249,22 @@ class _Farm:
             try:
                 self._client.run(stop, self._name, on_error="ignore")
             except Exception as e:  # the cluster is gone, and its work for this run with it
-                self._reporter.note(f"lazyck: the workers could not be told to stop: {e!r}"[:300])
+                self.reporter.note(f"lazyck: the workers could not be told to stop: {e!r}"[:300])
 
         telling = threading.Thread(target=tell, daemon=True)
         telling.start()
         telling.join(_END_SECONDS)
 
 
-def build_on_farm(
-    executor: str, manifest_file: Path, manifest: Manifest, plan: Plan, env: Mapping[str, str], reporter: Reporter,
-    *, jobs: int | None, keeps_going: bool,
-) -> Outcome:  # fmt: skip
+def build_on_farm(executor: str, request: Request, *, jobs: int | None) -> Outcome:
     """Do the plan on the cluster of this URL. `jobs` is how many compiles a worker runs at a time
     (None: its threads). Raises `LazyckError`."""
-    remote = _remote_of(env, reporter)
-    with connected(executor, lambda line: reporter.note(f"lazyck: {visible(line)}")) as (client, guard):
+    note = request.reporter.note
+    remote = _remote_of(request.env, request.reporter)
+    with connected(executor, lambda line: note(f"lazyck: {visible(line)}")) as (client, guard):
         try:
-            return _Farm(
-                client, guard, manifest_file, manifest, plan, env, remote, reporter, jobs=jobs, keeps_going=keeps_going
-            ).build()
+            outcome = _Farm(request, client, guard, remote, jobs).build()
         except OSError as e:
             raise BuildError(f"{executor}: {e}", "is the scheduler still there?") from e
+        guard.check()
+        return outcome

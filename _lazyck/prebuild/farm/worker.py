@@ -18,8 +18,7 @@ from _lazyck.costs import read_last
 from _lazyck.directory import RefusedError, opened_in
 from _lazyck.errors import LazyckError, of_unexpected
 from _lazyck.manifest import decode as decode_manifest
-from _lazyck.prebuild.compilers import local_compiler
-from _lazyck.prebuild.entries import Entry, rt_words, status, tool
+from _lazyck.prebuild.entries import Entry, local_compiler, rt_words, status, tool
 from _lazyck.prebuild.farm.messages import (
     LONGEST_TEXT,
     OF_KEY,
@@ -35,8 +34,7 @@ from _lazyck.prebuild.farm.parcel import unpacked
 from _lazyck.remote import EntryName, Listener, Remote
 from _lazyck.runtime.objects import source_digest
 
-_TICK = 0.05  # seconds between two looks at a compile
-_stopped: set[str] = set()  # runs for which nothing may begin or go on
+_commands: dict[str, proc.Commands] = {}  # by run
 _lock = threading.Lock()
 _begun: set[tuple[str, str]] = set()  # runs and their groups of jobs whose preamble was begun here
 
@@ -93,8 +91,7 @@ def _problem_of(e: Exception) -> str:
 
 
 def _make(order: Order, host: str, begin: float) -> Made:
-    if order.run in _stopped:
-        return Made(host, is_stopped=True)
+    commands = _commands_of(order.run)
     env = worker_environment(order.settings)
     skipped: list[str] = []
     remote = Remote.from_environment(env, listener=Listener(skipped=skipped.append))
@@ -109,20 +106,17 @@ def _make(order: Order, host: str, begin: float) -> Made:
     (entry,) = status(rt, manifest_file, [order.blob], order.archs, env)
     if entry.key != order.key:
         return Made(host, problem=f"its key is {entry.key} there, but {order.key} here")
-    _prepare_preamble(order, rt, manifest_file, env)
+    if _is_first_of_group(order):  # if it fails, the compiles do without the preamble
+        commands.run(rt_words(rt, "preamble", manifest_file, order.archs, "--", order.blob), env=env)
     words = rt_words(rt, "compile", manifest_file, order.archs, "--quiet", "--", order.blob)
-    running = proc.Running(words, env=env)
-    while running.poll() is None:
-        if order.run in _stopped:
-            running.stop()
-            return Made(host, is_stopped=True)
-        time.sleep(_TICK)
-    ended = running.stop()
+    done = commands.run(words, env=env)
+    if done is None:
+        return Made(host, is_stopped=True)
     log = _tail(entry)
-    cost = read_last(entry.root, *entry.cost_key) if ended == 0 else None
-    if ended == 0 and not _push(remote, entry, cost):
+    cost = read_last(entry.root, *entry.cost_key) if done.status == 0 else None
+    if done.status == 0 and not _push(remote, entry, cost):
         return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
-    return Made(host, ended, _short(running.tail), log, cost, seconds=time.monotonic() - begin)
+    return Made(host, done.status, _short(done.stdout), log, cost, seconds=time.monotonic() - begin)
 
 
 def _short(text: str) -> str:
@@ -143,20 +137,24 @@ def _tail(entry: Entry) -> str:
         return ""
 
 
-def _prepare_preamble(order: Order, rt: Path, manifest_file: Path, env: Mapping[str, str]) -> None:
-    """Make the preamble of the order's group in the worker's cache, if this is the group's first
-    order here. What other threads compile meanwhile does not use it, as in a local build."""
+def _is_first_of_group(order: Order) -> bool:
+    """Return whether the order's group shares a preamble that was not begun here. What other
+    threads compile meanwhile does not use it."""
     with _lock:
         if not order.preamble or (order.run, order.preamble) in _begun:
-            return
+            return False
         _begun.add((order.run, order.preamble))
-    words = rt_words(rt, "preamble", manifest_file, order.archs, "--", order.blob)
-    proc.run(words, env=env)  # if it fails, the compiles do without it
+        return True
+
+
+def _commands_of(run: str) -> proc.Commands:
+    with _lock:
+        return _commands.setdefault(run, proc.Commands())
 
 
 def stop(run: str) -> None:
-    """End what this process does for a run, and forget its state for that run. The cache keeps the
-    preambles."""
-    _stopped.add(run)
+    """End what this process does for a run, now and later, and forget which preambles it has begun.
+    The cache keeps them."""
+    _commands_of(run).stop()
     with _lock:
         _begun.difference_update([key for key in _begun if key[0] == run])

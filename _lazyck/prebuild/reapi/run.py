@@ -3,37 +3,30 @@ and when; here are only bounds, retries and checks of what it says."""
 
 import contextlib
 import io
-import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from _lazyck.costs import keep_guess
 from _lazyck.errors import BuildError, LazyckError
 from _lazyck.files import write_through
-from _lazyck.manifest import Manifest
 from _lazyck.prebuild.entries import Entry, keep_log, make_room, tool
 from _lazyck.prebuild.farm.messages import LONGEST_TEXT
-from _lazyck.prebuild.local import failure_of, interruptible
-from _lazyck.prebuild.plan import Failure, Job, Outcome, Plan
-from _lazyck.prebuild.progress import Reporter, State
+from _lazyck.prebuild.plan import Failure, Job, Outcome
 from _lazyck.prebuild.reapi.action import COST, LOG, MADE, Digest, Inputs, compile_seconds, make_action
 from _lazyck.prebuild.reapi.client import LACKS, PASSING, Client, ServiceError
 from _lazyck.prebuild.reapi.endpoint import Endpoint, parse_endpoint, require_trust
 from _lazyck.prebuild.reapi.messages import COMPLETED, EXECUTING, messages
+from _lazyck.prebuild.run import Request, Run, StoppedError, failure_of
 from _lazyck.remote.entry_name import answers_to
 from _lazyck.remote.record import LARGEST_ENTRY
 from _lazyck.remote.tiers import read_times
 from _lazyck.visible import visible
 
 _TRIES = 3
-_TICK = 0.2  # seconds to wait for an event
 _PARALLEL = 64  # actions under way, unless the user says otherwise: the service has queues of its own
 _PATIENCE = 600.0  # seconds in which no action begins or ends, while some wait for a worker
 _LONGEST = 3600.0  # seconds of a compile, unless the user says otherwise: the limit of `lazyck-rt`
@@ -43,71 +36,47 @@ _MOST_MISSED = 2  # such questions without an answer
 _REFUSED = (1, 2)  # how `lazyck-rt make` ends if it could not compile; anything else killed it
 
 
-class _StoppedError(Exception):
-    """The run has ended."""
+class _Run(Run):
+    """A run of a plan on a compile service."""
 
-
-class _Run:
-    """A run of a plan."""
-
-    def __init__(
-        self, client: Client, inputs: Inputs, plan: Plan, endpoint: Endpoint, env: Mapping[str, str],
-        reporter: Reporter, *, jobs: int | None, keeps_going: bool,
-    ) -> None:  # fmt: skip
-        self._client, self._inputs, self._plan, self._endpoint, self._env = client, inputs, plan, endpoint, env
-        self._reporter, self._keeps_going = reporter, keeps_going
-        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what the main thread is to do
+    def __init__(self, request: Request, client: Client, inputs: Inputs, endpoint: Endpoint, jobs: int | None) -> None:
+        super().__init__(request, min(jobs or _PARALLEL, max(1, len(request.plan.jobs))))
+        self._client, self._inputs, self._endpoint = client, inputs, endpoint
         self._stop = threading.Event()
-        self._state = State(plan, min(jobs or _PARALLEL, max(1, len(plan.jobs))), time.monotonic())
-
-    def build(self) -> Outcome:
-        """Work until the plan is done or interrupted. Raises `BuildError` and `ServiceError`."""
-        pool = ThreadPoolExecutor(self._state.parallel)
-        try:
-            with interruptible(self._state):
-                self._client.upload(self._inputs.blobs)
-                threading.Thread(target=self._feel_pulse, daemon=True).start()
-                for number, job in enumerate(self._plan.jobs):
-                    pool.submit(self._make, number, job)
-                self._follow()
-        finally:
-            self._stop.set()
-            self._client.stop()
-            pool.shutdown(cancel_futures=True)
-            self._reporter.close()
-        return self._state.outcome()
+        self._is_lost = False
 
     # -- on the main thread ------------------------------------------------------------------------
 
-    def _follow(self) -> None:
-        state, last_sign = self._state, time.monotonic()
-        while state.done < len(self._plan.jobs) and (self._keeps_going or not state.failures):
-            with contextlib.suppress(queue.Empty):
-                self._events.get(timeout=_TICK)()
-                last_sign = time.monotonic()
-            now = time.monotonic()
-            self._check_patience(now, now - last_sign)
-            self._reporter.show(state, now, 0)
+    def prepare(self) -> None:
+        self._client.upload(self._inputs.blobs)
+        threading.Thread(target=self._feel_pulse, daemon=True).start()
+
+    def is_open(self) -> bool:
+        return self.may_begin and super().is_open()
+
+    def end(self) -> None:
+        self._stop.set()
+        self._client.stop()
 
     def _enter(self, number: int, stage: int) -> None:
         if stage in (EXECUTING, COMPLETED):
-            self._state.running.setdefault(number, time.monotonic())
+            self.state.running.setdefault(number, time.monotonic())
         elif stage:  # back in the queue: its worker has gone
-            self._state.running.pop(number, None)
+            self.state.running.pop(number, None)
 
-    def _lose(self) -> None:
-        raise BuildError(f"{self._endpoint.label}: it stopped to answer", "is the service still there?")
-
-    def _check_patience(self, now: float, silence: float) -> None:
+    def look(self) -> None:
         """Raise `BuildError` if the service makes no progress."""
-        longest = (compile_seconds(self._env) or _LONGEST) + _GRACE
-        for number, since in self._state.running.items():
+        now = time.monotonic()
+        if self._is_lost:
+            raise BuildError(f"{self._endpoint.label}: it stopped to answer", "is the service still there?")
+        longest = (compile_seconds(self.env) or _LONGEST) + _GRACE
+        for number, since in self.state.running.items():
             if now - since > longest:
                 raise BuildError(
-                    f"{self._endpoint.label}: {self._plan.jobs[number].title} did not end within {longest:.0f} s",
+                    f"{self._endpoint.label}: {self.plan.jobs[number].title} did not end within {longest:.0f} s",
                     "is its worker still there?",
                 )
-        if not self._state.running and silence > _PATIENCE:
+        if not self.state.running and now - self.last_event > _PATIENCE:
             asked = "".join(f" {k}={v}" for k, v in self._endpoint.platform) or " (none asked for)"
             raise BuildError(
                 f"{self._endpoint.label}: no worker began anything for {_PATIENCE:.0f} s",
@@ -126,23 +95,13 @@ class _Run:
                 missed = 0
             except LazyckError:
                 missed += 1
-            if missed == _MOST_MISSED:
-                self._events.put(self._lose)
+            self._is_lost = missed >= _MOST_MISSED
 
-    def _make(self, number: int, job: Job) -> None:
-        try:
-            failure = self._try(number, job)
-        except _StoppedError:
-            return
-        except Exception as e:
-            failure = Failure(job, "", e.message if isinstance(e, LazyckError) else f"{type(e).__name__}: {e}")
-        self._events.put(lambda: self._state.end(number, self._reporter, failure))
-
-    def _try(self, number: int, job: Job) -> Failure | None:
+    def make(self, number: int, job: Job) -> Failure | None:
         is_anew, why = False, ""
         for attempt in range(1, _TRIES + 1):
             if attempt > 1:
-                self._events.put(partial(self._reporter.note, f"lazyck: {visible(f'retry: {job.title}: {why}')}"))
+                self.post(self.reporter.note, f"lazyck: {visible(f'retry: {job.title}: {why}')}")
                 self._stop.wait(2.0 ** (2 * attempt - 3) * random.uniform(0.5, 1.0))
             self._check_stopped()
             try:
@@ -160,13 +119,11 @@ class _Run:
 
     def _once(self, number: int, job: Job, *, is_anew: bool) -> Failure | None:
         client = self._client
-        action, blobs = make_action(self._inputs, self._endpoint, job.entry.name, job.entry.archs, self._env)
+        action, blobs = make_action(self._inputs, self._endpoint, job.entry.name, job.entry.archs, self.env)
         result = None if is_anew else client.find_result(action)
         if result is None:
             client.upload(blobs)
-            result = client.execute(
-                action, lambda stage: self._events.put(partial(self._enter, number, stage)), is_anew=is_anew
-            )
+            result = client.execute(action, lambda stage: self.post(self._enter, number, stage), is_anew=is_anew)
         outputs = {file.path: file for file in result.output_files}
         host, status = result.execution_metadata.worker or "a worker", result.exit_code
         output = _text(client, result.stderr_raw, result.stderr_digest)
@@ -189,7 +146,7 @@ class _Run:
 
     def _check_stopped(self) -> None:
         if self._stop.is_set():
-            raise _StoppedError
+            raise StoppedError
 
 
 def _fetch(client: Client, entry: Entry, file: Any) -> None:
@@ -227,21 +184,18 @@ def _cost_in(text: str) -> tuple[float, int]:
     return 0.0, 0
 
 
-def build_on_service(
-    executor: str, manifest_file: Path, manifest: Manifest, plan: Plan, env: Mapping[str, str], reporter: Reporter,
-    *, named_by: str, jobs: int | None, keeps_going: bool,
-) -> Outcome:  # fmt: skip
+def build_on_service(executor: str, request: Request, *, named_by: str, jobs: int | None) -> Outcome:
     """Do the plan on the compile service of this URL. `jobs` is how many actions may be under way
     (None: 64). Raises `LazyckError`."""
     endpoint = parse_endpoint(executor, named_by)
     require_trust(endpoint, named_by)
     if endpoint.is_in_the_open:
-        reporter.note(
+        request.reporter.note(
             f"lazyck: {endpoint.label} is not encrypted: anyone on the network path can change what it compiles; use"
             " grpcs:// (`lazyck help compile-service`)"
         )
-    with contextlib.closing(Client(endpoint, read_times(env))) as client:
+    with contextlib.closing(Client(endpoint, read_times(request.env))) as client:
         client.connect()
-        rt = Path(endpoint.tool) if endpoint.tool else tool(env)
-        inputs = Inputs.read(rt, manifest_file, manifest, endpoint, env)
-        return _Run(client, inputs, plan, endpoint, env, reporter, jobs=jobs, keeps_going=keeps_going).build()
+        rt = Path(endpoint.tool) if endpoint.tool else tool(request.env)
+        inputs = Inputs.read(rt, request.manifest_file, request.manifest, endpoint, request.env)
+        return _Run(request, client, inputs, endpoint, jobs).build()

@@ -1,20 +1,11 @@
 #include "clang_steps.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <string_view>
-
-#include "output.h"
-#include "process.h"
-#include "text.h"
-
 namespace lazyck::units {
 
 namespace {
 
 constexpr const char* k_image = "-fcuda-include-gpubinary";
 constexpr std::string_view k_output = "-output=";
-constexpr std::string_view k_module_id = "-cuid=";
 
 // Returns the file that a step writes, or an empty string if its words do not say.
 std::string output_of(const Step& step) {
@@ -60,57 +51,9 @@ void sort_in(Step step, ClangSteps& out) {
     }
 }
 
-// Returns the files of a make rule that a compiler wrote.
-std::set<std::string> files_of_rule(std::string_view text) {
-    std::set<std::string> files;
-    std::string name;
-    for (std::size_t i = std::min(text.find(": "), text.size()); i < text.size(); ++i) {
-        const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\n';
-        if (c == '\\' && (next == ' ' || next == '#')) {
-            name += text[++i];
-        } else if (c == '$' && next == '$') {
-            name += text[++i];
-        } else if (c == ' ' || c == '\n' || (c == '\\' && next == '\n')) {
-            if (!name.empty() && name != ":") files.insert(name);
-            name.clear();
-        } else {
-            name += c;
-        }
-    }
-    return files;
-}
-
-// Returns the step as a preprocessor's that writes its make rule to `rule`.
-Step preprocessor_of(const Step& step, const std::string& verb, const std::string& output, const std::string& rule,
-                     Words more) {
-    Step asked = step;
-    asked.set_input("-emit-obj", verb);
-    asked.set_value("-o", output);
-    // The rule that this step would have written belongs to another step.
-    asked.set_value("-dependency-file", rule);
-    more.emplace_back("-w");
-    const auto place = std::find(asked.words.begin(), asked.words.end(), "-cc1");
-    asked.words.insert(place + 1, more.begin(), more.end());
-    return asked;
-}
-
 }  // namespace
 
 std::string ClangSteps::image() const { return host.value(k_image); }
-
-void ClangSteps::forget_place() {
-    for (Step& step : device) {
-        for (std::string& word : step.words) {
-            if (begins_with(word, k_module_id)) word = std::string(k_module_id) + "0";
-        }
-    }
-}
-
-void ClangSteps::leave_uncompressed() {
-    const auto compresses = [](const std::string& word) { return begins_with(word, "-compress"); };
-    for (Step& step : between)
-        step.words.erase(std::remove_if(step.words.begin(), step.words.end(), compresses), step.words.end());
-}
 
 ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
     ClangSteps out;
@@ -123,18 +66,10 @@ ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
     return out;
 }
 
-std::string preprocessed(const Step& step, const std::string& directory) {
-    const std::string text = directory + "/text";
-    run(preprocessor_of(step, "-E", text, directory + "/rule", {}));
-    return read_file(text);
-}
-
-std::set<std::string> files_of(const Step& step, const std::string& directory) {
-    const std::string rule = directory + "/rule";
-    Words more = {"-sys-header-deps"};
-    if (!step.has("-dependency-file")) more.insert(more.end(), {"-dependency-file", rule, "-MT", "unit"});
-    run(preprocessor_of(step, "-Eonly", "-", rule, more));
-    return files_of_rule(read_file(rule));
+Step with_options(Step step, const Words& options) {
+    const auto place = std::find(step.words.begin(), step.words.end(), "-cc1");
+    step.words.insert(place + 1, options.begin(), options.end());
+    return step;
 }
 
 }  // namespace lazyck::units

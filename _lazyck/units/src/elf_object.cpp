@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <tuple>
 
 #include "steps.h"
 #include "text.h"
@@ -14,17 +13,16 @@ namespace lazyck::units {
 
 namespace {
 
-template <class T>
-T read_at(std::string_view bytes, std::uint64_t offset) {
-    T value;
-    if (offset > bytes.size() || bytes.size() - offset < sizeof value) throw Refused{"an object is cut off"};
-    std::memcpy(&value, bytes.data() + offset, sizeof value);
-    return value;
-}
-
 std::string_view part(std::string_view bytes, std::uint64_t offset, std::uint64_t size) {
     if (offset > bytes.size() || bytes.size() - offset < size) throw Refused{"an object is cut off"};
     return bytes.substr(offset, size);
+}
+
+template <class T>
+T read_at(std::string_view bytes, std::uint64_t offset) {
+    T value;
+    std::memcpy(&value, part(bytes, offset, sizeof value).data(), sizeof value);
+    return value;
 }
 
 std::string_view string_at(std::string_view strings, std::uint64_t offset) {
@@ -33,9 +31,14 @@ std::string_view string_at(std::string_view strings, std::uint64_t offset) {
     return rest.substr(0, rest.find('\0'));
 }
 
-template <class T>
-void append(std::string& out, const T& value) {
-    out.append(reinterpret_cast<const char*>(&value), sizeof value);
+// Adds the contents of a section to an object, aligned as its header `row` says, and puts their place
+// there.
+void append(std::string& object, Elf64_Shdr& row, std::string_view contents) {
+    if (row.sh_addralign > 1)
+        object.resize((object.size() + row.sh_addralign - 1) / row.sh_addralign * row.sh_addralign);
+    row.sh_offset = object.size();
+    row.sh_size = contents.size();
+    object += contents;
 }
 
 }  // namespace
@@ -64,9 +67,7 @@ ElfObject::ElfObject(std::string_view bytes) : m_bytes(bytes) {
         if (section.type == SHT_SYMTAB) read_symbols(section);
         if (section.type == SHT_RELA) read_relocations(section);
     }
-    std::sort(m_relocations.begin(), m_relocations.end(), [](const Relocation& a, const Relocation& b) {
-        return std::tie(a.section, a.place) < std::tie(b.section, b.place);
-    });
+    std::sort(m_relocations.begin(), m_relocations.end());
 }
 
 void ElfObject::read_symbols(const Section& table) {
@@ -81,7 +82,7 @@ void ElfObject::read_symbols(const Section& table) {
         const std::uint32_t section =
             row.st_shndx != SHN_XINDEX ? row.st_shndx : read_at<std::uint32_t>(indices, 4 * i);
         const bool is_function = ELF64_ST_TYPE(row.st_info) == STT_FUNC;
-        if (is_function) m_functions.emplace(std::make_pair(section, row.st_value), m_symbols.size());
+        if (is_function) m_functions.emplace(Place(section, row.st_value), m_symbols.size());
         m_symbols.push_back({string_at(names, row.st_name), section, row.st_value, row.st_size, is_function});
     }
 }
@@ -89,8 +90,8 @@ void ElfObject::read_symbols(const Section& table) {
 void ElfObject::read_relocations(const Section& section) {
     for (std::uint64_t at = 0; at + sizeof(Elf64_Rela) <= section.contents.size(); at += sizeof(Elf64_Rela)) {
         const auto row = read_at<Elf64_Rela>(section.contents, at);
-        m_relocations.push_back({section.info, row.r_offset, static_cast<std::uint32_t>(ELF64_R_SYM(row.r_info)),
-                                 static_cast<std::uint64_t>(row.r_addend)});
+        m_relocations.push_back(
+            {{section.info, row.r_offset}, {ELF64_R_SYM(row.r_info), static_cast<std::uint64_t>(row.r_addend)}});
     }
 }
 
@@ -108,16 +109,15 @@ std::string ElfObject::contents_of(std::string_view lead) const {
 }
 
 const ElfObject::Symbol* ElfObject::function_in(const Symbol& holder) const {
-    const auto wanted = std::make_tuple(holder.section, holder.value);
-    const auto found = std::lower_bound(
-        m_relocations.begin(), m_relocations.end(), wanted,
-        [](const Relocation& each, const auto& place) { return std::tie(each.section, each.place) < place; });
-    if (found == m_relocations.end() || std::tie(found->section, found->place) != wanted) return nullptr;
-    if (found->symbol >= m_symbols.size()) return nullptr;
+    const Place place = {holder.section, holder.value};
+    const auto found = std::lower_bound(m_relocations.begin(), m_relocations.end(), std::make_pair(place, Target()));
+    if (found == m_relocations.end() || found->first != place) return nullptr;
+    const auto [index, addend] = found->second;
+    if (index >= m_symbols.size()) return nullptr;
     // The relocation names either the function, or its section and the offset in that section.
-    const Symbol& target = m_symbols[found->symbol];
+    const Symbol& target = m_symbols[index];
     if (target.is_function) return &target;
-    const auto function = m_functions.find({target.section, target.value + found->addend});
+    const auto function = m_functions.find({target.section, target.value + addend});
     return function == m_functions.end() || target.section == 0 ? nullptr : &m_symbols[function->second];
 }
 
@@ -133,21 +133,15 @@ std::string ElfObject::with_section(std::string_view name, std::string_view cont
     added.sh_type = SHT_PROGBITS;
     added.sh_flags = SHF_EXCLUDE;
     added.sh_addralign = 1;
-    added.sh_offset = out.size();
-    added.sh_size = contents.size();
-    out += contents;
+    append(out, added, contents);
     // The section names are written anew at the end of the file. Symbols may have their names in
     // the same table, so that what was in it keeps its offsets.
     Elf64_Shdr names = row_at(m_names);
     std::string text(m_sections[m_names].contents);
     added.sh_name = static_cast<std::uint32_t>(text.size());
-    text += name;
-    text += '\0';
-    names.sh_offset = out.size();
-    names.sh_size = text.size();
-    out += text;
+    append(out, names, text.append(name).append(1, '\0'));
     put(m_names, names);
-    append(rows, added);
+    rows.append(reinterpret_cast<const char*>(&added), sizeof added);
     const std::size_t count = m_sections.size() + 1;
     if (head.e_shnum == 0 || count >= SHN_LORESERVE) {
         Elf64_Shdr first = row_at(0);
@@ -172,10 +166,7 @@ std::string ElfObject::with_contents(std::string_view name, std::string_view con
     const std::size_t place = head.e_shoff + static_cast<std::size_t>(found - m_sections.begin()) * sizeof(Elf64_Shdr);
     auto row = read_at<Elf64_Shdr>(m_bytes, place);
     std::string out(m_bytes);
-    if (row.sh_addralign > 1) out.resize((out.size() + row.sh_addralign - 1) / row.sh_addralign * row.sh_addralign);
-    row.sh_offset = out.size();
-    row.sh_size = contents.size();
-    out += contents;
+    append(out, row, contents);
     std::memcpy(&out[place], &row, sizeof row);
     return out;
 }

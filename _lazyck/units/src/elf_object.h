@@ -43,12 +43,8 @@ class ElfObject {
         std::uint32_t type = 0, link = 0, info = 0;
         std::string_view contents;
     };
-    struct Relocation {
-        std::uint32_t section = 0;
-        std::uint64_t place = 0;
-        std::uint32_t symbol = 0;
-        std::uint64_t addend = 0;
-    };
+    using Place = std::pair<std::uint32_t, std::uint64_t>;   // a section, and an offset in it
+    using Target = std::pair<std::uint64_t, std::uint64_t>;  // a symbol's index, and what is added to its value
 
     void read_symbols(const Section& table);
     void read_relocations(const Section& section);
@@ -57,8 +53,8 @@ class ElfObject {
     std::uint32_t m_names = 0;  // the index of the section that holds the sections' names
     std::vector<Section> m_sections;
     std::vector<Symbol> m_symbols;
-    std::vector<Relocation> m_relocations;                                       // sorted by section and place
-    std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> m_functions;  // by section and value
+    std::vector<std::pair<Place, Target>> m_relocations;  // sorted
+    std::map<Place, std::size_t> m_functions;
 };
 
 }  // namespace lazyck::units

@@ -32,7 +32,6 @@
 #include <string>
 #include <string_view>
 
-#include "asking.h"
 #include "lazyck_abi.h"
 #include "units.h"
 

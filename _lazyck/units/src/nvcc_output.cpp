@@ -5,7 +5,6 @@
 #include <cstddef>
 
 #include "text.h"
-#include "tokens.h"
 
 namespace lazyck::units {
 

@@ -1,13 +1,11 @@
-#include "reach.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "source_text.h"
 #include "text.h"
-#include "tokens.h"
 
 namespace lazyck::units {
 
@@ -41,6 +39,12 @@ constexpr std::string_view k_always[] = {
     "strong_ordering",
     "weak_ordering",
     "partial_ordering",
+};
+
+// A part of a text that is left out, and its replacement.
+struct Cut {
+    std::size_t begin = 0, end = 0;
+    std::string_view instead;
 };
 
 // Calls `f` with each word of `text` that may be a name, except for `own`, which `text` declares.
@@ -300,19 +304,55 @@ void add_with_pragmas(std::string_view text, std::size_t begin, std::size_t end,
     std::reverse(cuts.begin() + static_cast<std::ptrdiff_t>(first), cuts.end());
 }
 
+// Adds the cut of a function's body, if there is one.
+void add_replaced(const Definition& d, const Replacement& replacement, std::vector<Cut>& cuts) {
+    const std::string_view instead = replacement(d);
+    const bool has_no_head = instead == ";" && d.is_qualified && !d.is_specialization;
+    if (!instead.empty()) cuts.push_back({has_no_head ? d.begin : d.body, d.end, instead});
+}
+
+std::vector<Cut> cuts_of(const Definitions& found, const Replacement& replacement) {
+    std::vector<Cut> cuts;
+    for (const Definition& d : found.functions) add_replaced(d, replacement, cuts);
+    return cuts;
+}
+
+// Returns `text` without `cuts`, which are in the text's order.
+std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts) {
+    std::string out;
+    out.reserve(text.size());
+    std::size_t at = 0;
+    for (const Cut& cut : cuts) {
+        out += text.substr(at, cut.begin - at);
+        out += cut.instead;
+        const std::string_view gone = text.substr(cut.begin, cut.end - cut.begin);
+        // Line markers in the cut are dropped. The lines that follow count from the last of them,
+        // so it is repeated.
+        const std::size_t marker = gone.rfind("\n# ");
+        std::size_t counted = 0;
+        if (marker != std::string_view::npos) {
+            out += gone.substr(marker, gone.find('\n', marker + 1) - marker);
+            counted = marker + 1;
+        }
+        out.append(
+            static_cast<std::size_t>(std::count(gone.begin() + static_cast<std::ptrdiff_t>(counted), gone.end(), '\n')),
+            '\n');
+        at = cut.end;
+    }
+    out += text.substr(at);
+    return out;
+}
+
 }  // namespace
 
-Parts that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names) {
-    return Mentions(text, found).reach(std::move(names));
+std::string with_replacements(std::string_view text, const Definitions& found, const Replacement& replacement) {
+    return with_cuts(text, cuts_of(found, replacement));
 }
 
-Parts used_by(std::string_view text, const Definitions& found, const std::vector<Cut>& cuts,
-              const std::vector<bool>& roots, std::string_view more) {
-    return Users(text, found, cuts).find(roots, more);
-}
-
-std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, const Parts& used,
-                              const std::function<std::string_view(const Definition&)>& replacement) {
+std::string with_needed_parts(std::string_view text, const Definitions& found, const Replacement& replacement,
+                              const std::vector<bool>& roots, std::string_view more) {
+    const std::vector<Cut> replaced = cuts_of(found, replacement);
+    const Parts used = Users(text, found, replaced).find(roots, more);
     std::vector<Cut> cuts;
     std::size_t next = 0;
     const auto add_functions_before = [&](std::size_t end) {
@@ -321,8 +361,8 @@ std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, c
             if (!used.declarations[d.declaration]) continue;
             if (d.is_optional && !used.functions[next])
                 add_with_pragmas(text, d.begin, d.end, cuts);
-            else if (const std::string_view instead = replacement(d); !instead.empty())
-                cuts.push_back({d.body, d.end, instead});
+            else
+                add_replaced(d, replacement, cuts);
         }
     };
     for (std::size_t i = 0; i < found.all.size(); ++i) {
@@ -331,7 +371,11 @@ std::vector<Cut> cuts_to_used(std::string_view text, const Definitions& found, c
         add_with_pragmas(text, found.all[i].begin, found.all[i].end, cuts);
     }
     add_functions_before(text.size());
-    return cuts;
+    return with_cuts(text, cuts);
+}
+
+Parts that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names) {
+    return Mentions(text, found).reach(std::move(names));
 }
 
 }  // namespace lazyck::units

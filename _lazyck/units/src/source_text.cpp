@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "text.h"
-#include "tokens.h"
 
 namespace lazyck::units {
 
@@ -31,7 +30,6 @@ struct Declaration {
     bool names_a_type = false;            // typedef, using
     bool is_behind_scope = false;         // the last token was `::`, or `~` after it
     bool is_last_word_qualified = false;  // a `::` was before it
-    bool wants_arguments = false;         // of a template's name, which may contain brackets
     bool is_in_memory = false;            // device, constant or managed: a variable is in device memory
 
     // Reads an attribute: `word`, and the brackets `text` behind it.
@@ -366,46 +364,6 @@ Definitions find_definitions(std::string_view text, std::string_view source) { r
 bool is_body_alone(const Definition& d) {
     const bool has_body = d.body != d.end;
     return has_body && !d.is_kernel && !d.is_constant && !d.is_deduced && !d.is_virtual && !d.is_instantiation;
-}
-
-void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out) {
-    for (Definition& d : functions) {
-        if (d.is_qualified && !d.is_specialization && is_taken_out(d)) d.body = d.begin;
-    }
-}
-
-std::vector<Cut> cuts_of(const std::vector<Definition>& definitions,
-                         const std::function<std::string_view(const Definition&)>& replacement) {
-    std::vector<Cut> cuts;
-    for (const Definition& d : definitions) {
-        if (const std::string_view instead = replacement(d); !instead.empty()) cuts.push_back({d.body, d.end, instead});
-    }
-    return cuts;
-}
-
-std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts) {
-    std::string out;
-    out.reserve(text.size());
-    std::size_t at = 0;
-    for (const Cut& cut : cuts) {
-        out += text.substr(at, cut.begin - at);
-        out += cut.instead;
-        const std::string_view gone = text.substr(cut.begin, cut.end - cut.begin);
-        // Line markers in the cut are dropped. The lines that follow count from the last of them,
-        // so it is repeated.
-        const std::size_t marker = gone.rfind("\n# ");
-        std::size_t counted = 0;
-        if (marker != std::string_view::npos) {
-            out += gone.substr(marker, gone.find('\n', marker + 1) - marker);
-            counted = marker + 1;
-        }
-        out.append(
-            static_cast<std::size_t>(std::count(gone.begin() + static_cast<std::ptrdiff_t>(counted), gone.end(), '\n')),
-            '\n');
-        at = cut.end;
-    }
-    out += text.substr(at);
-    return out;
 }
 
 }  // namespace lazyck::units

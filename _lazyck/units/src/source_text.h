@@ -1,5 +1,6 @@
-// Reads preprocessed C++ as far as units need it: where functions are defined, and which of them
-// are kernels.
+// Reads preprocessed C++ as far as units need it (where functions are defined, which of them are
+// kernels, and which parts mention which), and leaves parts of it out. Names alone decide what is
+// mentioned: everything that has a mentioned name counts.
 #pragma once
 
 #include <cstddef>
@@ -60,25 +61,32 @@ Definitions find_definitions(std::string_view text, std::string_view source);
 // Whether the body is needed only to run the function.
 bool is_body_alone(const Definition& d);
 
-// Extends the cut to the whole definition for functions for which `is_taken_out` is true and which
-// their class has declared. They cannot be declared again outside of the class.
-void widen(std::vector<Definition>& functions, const std::function<bool(const Definition&)>& is_taken_out);
-
 // Stands in place of a declaration that is left out. Preprocessed text has no other comments.
 constexpr std::string_view k_left_out = ";/*lazyck*/";
 
-// A part of a text that is left out, and its replacement.
-struct Cut {
-    std::size_t begin = 0, end = 0;
-    std::string_view instead;
+// Returns what stands in place of a function's body, or an empty string if the body stays. A `;` also
+// takes the place of the head of a function that its class has declared: it cannot be declared again
+// outside of the class.
+using Replacement = std::function<std::string_view(const Definition&)>;
+
+// Returns `text` with these replacements. The lines that remain keep their numbers.
+std::string with_replacements(std::string_view text, const Definitions& found, const Replacement& replacement);
+
+// Returns `text` with these replacements, and without what the declarations `roots` and the text
+// `more` do not need: they need what they mention, directly or by way of other mentions. What has no
+// name is always needed. What is replaced mentions nothing. An optional function mentions nothing as
+// long as nothing mentions its name. Of the functions, only the optional ones are left out.
+std::string with_needed_parts(std::string_view text, const Definitions& found, const Replacement& replacement,
+                              const std::vector<bool>& roots, std::string_view more);
+
+// Some of the declarations and functions of a text.
+struct Parts {
+    std::vector<bool> declarations;
+    std::vector<bool> functions;
 };
 
-// Returns a cut of the body of each definition that has a replacement.
-std::vector<Cut> cuts_of(const std::vector<Definition>& definitions,
-                         const std::function<std::string_view(const Definition&)>& replacement);
-
-// Returns `text` without `cuts`, which are in the text's order. The lines that remain keep their
-// numbers.
-std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts);
+// Returns what may need one of `names`: what mentions the name, directly or by way of other
+// declarations and functions. A class counts without its functions.
+Parts that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names);
 
 }  // namespace lazyck::units

@@ -1,20 +1,43 @@
 #include "steps.h"
 
-#include <algorithm>
-#include <cctype>
-#include <cstdlib>
-#include <string_view>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "process.h"
-#include "text.h"
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
 
 namespace lazyck::units {
 
 namespace {
 
-constexpr std::string_view k_lead = "#$ ";
+[[noreturn]] void fail(const std::string& what, int error) {
+    throw std::runtime_error(what + ": " + std::strerror(error));
+}
 
-std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::vector<char*> pointers(const Words& words) {
+    std::vector<char*> out;
+    for (const std::string& word : words) out.push_back(const_cast<char*>(word.c_str()));
+    out.push_back(nullptr);
+    return out;
+}
+
+double seconds_of(const rusage& used) {
+    const auto seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+constexpr std::string_view k_lead = "#$ ";
 
 bool is_assignment(std::string_view line) {
     const std::size_t at = line.find('=');
@@ -52,6 +75,95 @@ void sort_in(const Step& step, Steps& out) {
 }
 
 }  // namespace
+
+Pipe::Pipe() {
+    if (pipe2(m_ends, O_CLOEXEC) != 0) fail("pipe", errno);
+}
+
+Pipe::~Pipe() {
+    for (const int end : m_ends) {
+        if (end >= 0) close(end);
+    }
+}
+
+// The program's descriptor has another number than this process's: older C libraries leave
+// close-on-exec set where both are equal.
+std::string Pipe::path() const { return "/proc/self/fd/" + std::to_string(number()); }
+
+void Pipe::write(std::string_view text) {
+    // Programs inherit an ignored signal, so it is ignored only during the write.
+    auto* const before = std::signal(SIGPIPE, SIG_IGN);
+    while (!text.empty()) {
+        const ssize_t n = ::write(m_ends[1], text.data(), text.size());
+        if (n < 0 && errno != EINTR) break;
+        if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
+    }
+    std::signal(SIGPIPE, before);
+    close(m_ends[1]);
+    m_ends[1] = -1;
+}
+
+// Runs a program and waits for it, and returns its exit status; 128 + the signal's number if a signal
+// ended it. If `output` is given, the program's standard output and standard error are appended to it.
+// Only this program inherits `input`. Sets `seconds` to its CPU seconds, with those of the programs
+// that it started. Throws std::runtime_error if it cannot be started.
+int run_program(const Words& words, std::string* output, Pipe* input, double* seconds) {
+    int ends[2] = {-1, -1};
+    if (output != nullptr && pipe2(ends, O_CLOEXEC) != 0) fail("pipe", errno);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (output != nullptr) {
+        posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+        posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+    }
+    if (input != nullptr) posix_spawn_file_actions_adddup2(&actions, input->m_ends[0], input->number());
+    pid_t child = 0;
+    const int error = posix_spawnp(&child, words[0].c_str(), &actions, nullptr, pointers(words).data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (input != nullptr) close(std::exchange(input->m_ends[0], -1));  // a write has to fail once the program has ended
+    if (output != nullptr) close(ends[1]);
+    if (error != 0) fail("cannot start " + words[0], error);
+    char buffer[65536];
+    for (ssize_t n = 1; output != nullptr && n != 0;) {
+        n = read(ends[0], buffer, sizeof buffer);
+        if (n < 0 && errno != EINTR) break;
+        if (n > 0) output->append(buffer, static_cast<std::size_t>(n));
+    }
+    if (output != nullptr) close(ends[0]);
+    int status = 0;
+    rusage used = {};
+    while (wait4(child, &status, 0, &used) < 0) {
+        if (errno != EINTR) fail("waiting for " + words[0], errno);
+    }
+    *seconds = seconds_of(used);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+double cpu_seconds() {
+    rusage used = {};
+    getrusage(RUSAGE_CHILDREN, &used);
+    return seconds_of(used);
+}
+
+std::string read_file(const std::string& path) {
+    std::FILE* const file = std::fopen(path.c_str(), "rbe");
+    if (file == nullptr) fail("cannot read " + path, errno);
+    std::string text;
+    char buffer[65536];
+    for (std::size_t n = 1; n != 0;) {
+        n = std::fread(buffer, 1, sizeof buffer, file);
+        text.append(buffer, n);
+    }
+    std::fclose(file);
+    return text;
+}
+
+void write_file(const std::string& path, std::string_view text) {
+    std::FILE* const file = std::fopen(path.c_str(), "wbe");
+    if (file == nullptr) fail("cannot write " + path, errno);
+    const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    if (std::fclose(file) != 0 || !is_written) fail("cannot write " + path, errno);
+}
 
 Words shell_words(std::string_view line) {
     Words words;
@@ -98,10 +210,6 @@ Words shell_words(std::string_view line) {
     return words;
 }
 
-std::string Step::program() const { return words.empty() ? "" : file_name(words[0]); }
-
-bool Step::has(const std::string& word) const { return units::has(words, word); }
-
 std::string Step::value(const std::string& option) const {
     const auto at = std::find(words.begin(), words.end(), option);
     return at == words.end() || at + 1 == words.end() ? "" : *(at + 1);
@@ -112,25 +220,24 @@ void Step::set_value(const std::string& option, const std::string& value) {
     if (at != words.end() && at + 1 != words.end()) *(at + 1) = value;
 }
 
-void Step::set_input(const std::string& from, const std::string& to) {
-    std::replace(words.begin(), words.end(), from, to);
-}
-
-const DevicePass& Steps::pass_of_stubs() const {
-    const std::string stubs = file_name(front_end.value("--stub_file_name"));
-    for (const DevicePass& pass : passes) {
-        if (!stubs.empty() && file_name(pass.compile.value("--stub_file_name")) == stubs) return pass;
-    }
-    throw Refused{"no device pass of nvcc writes the stubs that its host pass includes"};
+void Step::remove(std::string_view lead) {
+    const auto is_led = [&](const std::string& word) { return begins_with(word, lead); };
+    words.erase(std::remove_if(words.begin(), words.end(), is_led), words.end());
 }
 
 std::string shown_steps(Words command, const Words& showing, const std::string& driver) {
     command.insert(command.end(), showing.begin(), showing.end());
     std::string shown;
-    if (const int status = run_program(command, &shown).status; status != 0)
+    double seconds = 0;
+    if (const int status = run_program(command, &shown, nullptr, &seconds); status != 0)
         throw Refused{driver + " ends with status " + std::to_string(status) + ": " +
                       shown.substr(0, shown.find('\n'))};
     return shown;
+}
+
+void set_module_id(const Step& front_end, const std::string& module_id) {
+    const std::string file = front_end.value("--module_id_file_name");
+    if (!file.empty()) write_file(file, module_id);
 }
 
 Steps steps_of(const Words& command, const std::string& directory) {
@@ -162,9 +269,10 @@ Steps steps_of(const Words& command, const std::string& directory) {
 }
 
 double run(const Step& step, std::string* said, Pipe* input) {
-    const Ended ended = run_program(step.words, said, input);
-    if (ended.status != 0) throw Refused{step.program() + " ends with status " + std::to_string(ended.status)};
-    return ended.cpu_seconds;
+    double seconds = 0;
+    const int status = run_program(step.words, said, input, &seconds);
+    if (status != 0) throw Refused{step.program() + " ends with status " + std::to_string(status)};
+    return seconds;
 }
 
 std::string made_by(const Step& step) {

@@ -1,27 +1,58 @@
-// The steps of a compile by nvcc, as `--dryrun` prints them for the command at hand.
+// Runs programs, and the steps of a compile by nvcc, as `--dryrun` prints them for the command at
+// hand.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "process.h"
+#include "text.h"
 
 namespace lazyck::units {
 
 using Words = std::vector<std::string>;
+
+// Returns the CPU seconds of all programs that have been run.
+double cpu_seconds();
+
+// Returns the contents of a file. Throws std::runtime_error.
+std::string read_file(const std::string& path);
+void write_file(const std::string& path, std::string_view text);
+
+// Text that one program can read as if it were a file, before all of it is known.
+class Pipe {
+ public:
+    // Opens the pipe. Throws std::runtime_error.
+    Pipe();
+    Pipe(const Pipe&) = delete;
+    Pipe& operator=(const Pipe&) = delete;
+    ~Pipe();
+    // The path under which the program opens the text.
+    std::string path() const;
+    // Writes the whole text and closes the pipe. Stops early if the program has ended.
+    void write(std::string_view text);
+
+ private:
+    friend int run_program(const Words& words, std::string* output, Pipe* input, double* seconds);
+    int number() const { return m_ends[0] + 1; }
+    int m_ends[2] = {-1, -1};
+};
 
 // A program that the compiler driver would start.
 struct Step {
     Words words;
 
     // Returns the last path component of the program.
-    std::string program() const;
-    bool has(const std::string& word) const;
+    std::string program() const { return words.empty() ? "" : file_name(words[0]); }
+    bool has(const std::string& word) const { return units::has(words, word); }
     // Returns the word behind `option`, or an empty string if there is none.
     std::string value(const std::string& option) const;
     void set_value(const std::string& option, const std::string& value);
-    void set_input(const std::string& from, const std::string& to);
+    void set_input(const std::string& from, const std::string& to) {
+        std::replace(words.begin(), words.end(), from, to);
+    }
+    // Removes the words that begin with `lead`.
+    void remove(std::string_view lead);
 };
 
 // The steps of one device arch: the preprocessor, the compiler proper, and one assembler step for
@@ -35,9 +66,6 @@ struct DevicePass {
 struct Steps {
     Step preprocess_host, front_end, fatbinary, compile_host;
     std::vector<DevicePass> passes;
-
-    // Returns the pass whose stubs the host code includes. Throws Refused.
-    const DevicePass& pass_of_stubs() const;
 };
 
 // Is thrown if this compile cannot be split. The reason is for people to read.
@@ -51,6 +79,10 @@ std::string shown_steps(Words command, const Words& showing, const std::string& 
 
 // Splits a line that a compiler driver printed, as a shell would.
 Words shell_words(std::string_view line);
+
+// Writes the module id, which makes the source's internal names unique, where a front end reads it. In
+// a source without a function that has a unique name, the compiler would use its process id for that.
+void set_module_id(const Step& front_end, const std::string& module_id);
 
 // Returns the steps of `command`, which compiles one source to an object, with temporary files in
 // `directory`. Sets the environment variables that the steps need in this process. Throws Refused

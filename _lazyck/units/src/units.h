@@ -1,7 +1,10 @@
 // Splits a source: makes the object of its host code, and the device code of one kernel or of all.
 #pragma once
 
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "steps.h"
 
@@ -24,13 +27,8 @@ struct Job {
     std::string source;     // as the command names it
     std::string directory;  // for what the steps write
     std::string output;
-    int asker = -1;  // a socket to ask whether the result exists (see asking.h); -1 if there is none
+    int asker = -1;  // a socket to ask whether the result exists (see Material); -1 if there is none
 };
-
-// These return the text that makes the source's internal names unique: in the host unit `id` of a
-// job, and in all device code.
-std::string module_id_of(const Job& job, const std::string& id);
-std::string device_module_id();
 
 // Where a host unit has its table: in its section .lazyck.kernels, which the linker leaves out, or
 // in its data, behind its name.
@@ -57,7 +55,67 @@ void make_hip_kernel_unit(const Job& job, const Kernel& kernel);
 // Makes the object that the command makes, with equal contents. Host code and device code are
 // compiled at the same time, and the device code is put into the host's object afterwards.
 void make_hip_object(const Job& job);
-// Asks whether that object exists already (see asking.h), and makes nothing.
+// Asks whether that object exists already (see Material), and makes nothing.
 void ask_for_hip_object(const Job& job);
+
+// Is thrown if the result exists already, so that there is nothing more to do.
+struct Answered {};
+
+// Asks whether what a job is about to make exists already. The process that started this program
+// looks that up by everything that decides the result: the text that the compiler proper would get,
+// and the commands. This depends on less than the contents of the source's headers. It often stays
+// equal when a header changes, for example in a comment or in a declaration that no kernel leads
+// to. It is collected in words that mean the same in every directory. The digest of this program's
+// sources is a part of it.
+class Material {
+ public:
+    explicit Material(const Job& job);
+
+    // Whether somebody answers questions. If not, no material is collected.
+    bool is_asked_for() const { return m_job.asker >= 0; }
+    // Adds a command that will be run, or a part of one.
+    void add(const Words& words);
+    void add(const std::string& word) { add(Words{word}); }
+    // Adds the command of a compiler that gets preprocessed text or IR. Leaves out words that only
+    // concern the reading of headers, or that only name a place.
+    void add_after_reading(const Words& words);
+    // Adds the output of a preprocessor. File names and line numbers count only if something looks
+    // at them: the options of `compile`, which reads the text, or the text itself.
+    void add_source(std::string_view text, const Step& compile);
+    // Adds LLVM IR, as text.
+    void add_ir(std::string_view text);
+
+    // Writes the material to the file `<output>.text`, asks, and throws Answered if the result
+    // exists.
+    void ask() const;
+
+ private:
+    // Removes the source's directory wherever it is named.
+    void drop_directory(std::string& text) const;
+
+    const Job& m_job;
+    std::string m_text;
+};
+
+// Returns `text` as a string literal of assembler text or of C++.
+std::string quoted(std::string_view text);
+
+// Writes the file `<output>.cost` of a job, with `what` as its line.
+void write_cost(const Job& job, const std::string& what);
+
+// How libraries with images are made: the compiler, the section, and the alignment of the image, as
+// a power of two.
+struct Library {
+    std::string compiler, section;
+    int alignment;
+};
+
+// Makes the shared library `job.output`, in which each of the names `symbols` stands for the
+// contents of the file `image`. Throws Refused.
+void make_library(const Library& library, const Job& job, const std::set<std::string>& symbols,
+                  const std::string& image);
+
+// Makes it with the reason why `kernel` cannot be compiled by itself, and writes the cost.
+void make_refusal(const Library& library, const Job& job, const Kernel& kernel, const std::string& reason);
 
 }  // namespace lazyck::units

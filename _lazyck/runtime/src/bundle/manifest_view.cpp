@@ -91,10 +91,12 @@ void ManifestView::check_table(std::uint32_t at, std::uint32_t count, std::size_
     if (at > m_header.size || count > (m_header.size - at) / row) fail_damaged("a table lies outside");
 }
 
-std::uint32_t ManifestView::number(std::size_t at) const {
-    std::uint32_t value;
-    std::memcpy(&value, m_data + at, sizeof value);
-    return value;
+template <typename Row>
+Row ManifestView::row(std::uint32_t table_at, std::uint32_t count, std::uint32_t index, const char* missing) const {
+    if (index >= count) fail_damaged(missing);
+    Row row;
+    std::memcpy(&row, m_data + table_at + sizeof row * index, sizeof row);
+    return row;
 }
 
 const char* ManifestView::string(std::uint32_t at) const {
@@ -106,13 +108,14 @@ const char* ManifestView::string(std::uint32_t at) const {
 Strings ManifestView::list(std::uint32_t at) const {
     Strings out;
     if (m_data == nullptr) return out;
-    if (at >= m_header.words) fail_damaged("a list lies outside");
-    const std::size_t base = m_header.lists_at + 4 * std::size_t{at};
-    const std::uint32_t count = number(base);
+    const auto word = [&](std::uint32_t index) {
+        return row<std::uint32_t>(m_header.lists_at, m_header.words, index, "a list lies outside");
+    };
+    const std::uint32_t count = word(at);
     if (count > m_header.words - at - 1) fail_damaged("a list has no end");
     std::size_t size = 0;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        out.emplace_back(string(number(base + 4 + 4 * std::size_t{i})));
+    for (std::uint32_t i = 1; i <= count; ++i) {
+        out.emplace_back(string(word(at + i)));
         size += out.back().size() + 1;
         // Words may share a string, so a small file could expand to terabytes.
         if (size > k_longest_list) fail_damaged("a list is longer than any command");
@@ -134,14 +137,6 @@ BlobRow ManifestView::blob(std::uint32_t index) const {
     row.kernel = part.kernel.c_str();
     row.recipe = part.recipe;
     row.has_parts = false;
-    return row;
-}
-
-template <typename Row>
-Row ManifestView::row(std::uint32_t table_at, std::uint32_t count, std::uint32_t index, const char* missing) const {
-    if (index >= count) fail_damaged(missing);
-    Row row;
-    std::memcpy(&row, m_data + table_at + sizeof row * index, sizeof row);
     return row;
 }
 

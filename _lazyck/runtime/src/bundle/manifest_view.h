@@ -41,7 +41,7 @@ struct RecipeRow {
 // makes a host unit's own names unique.
 std::string device_name(std::string text);
 
-// Returns the lines of a host unit's table (units/src/units.cpp) that describe device code, in the
+// Returns the lines of a host unit's table (units/src/cuda_host.cpp) that describe device code, in the
 // form that BlobRow has.
 Strings lines_of_table(std::string_view table);
 
@@ -117,7 +117,6 @@ class ManifestView {
 
     [[noreturn]] void fail_damaged(const char* what) const;
     void check_table(std::uint32_t at, std::uint32_t count, std::size_t row) const;
-    std::uint32_t number(std::size_t at) const;
     template <typename Row>
     Row row(std::uint32_t table_at, std::uint32_t count, std::uint32_t index, const char* missing) const;
     BlobColumns blob_at(std::uint32_t index) const;

@@ -12,22 +12,19 @@ namespace lazyck::rt {
 
 namespace {
 
-struct Replacement {
-    std::string_view placeholder;
-    const std::string& value;
-};
-
-std::string expand(std::string_view word, std::initializer_list<Replacement> replacements) {
+// Replaces placeholders by their values.
+std::string expand(std::string_view word,
+                   std::initializer_list<std::pair<std::string_view, std::string_view>> replacements) {
     std::string out;
     while (!word.empty()) {
-        const auto begins = [&](const Replacement& r) { return word.rfind(r.placeholder, 0) == 0; };
+        const auto begins = [&](const auto& each) { return word.rfind(each.first, 0) == 0; };
         const auto* const found = std::find_if(replacements.begin(), replacements.end(), begins);
         if (found == replacements.end()) {
             out += word[0];
             word.remove_prefix(1);
         } else {
-            out += found->value;
-            word.remove_prefix(found->placeholder.size());
+            out += found->second;
+            word.remove_prefix(found->first.size());
         }
     }
     return out;

@@ -1,25 +1,31 @@
 // Implements the exported C interface. Nothing inside the library calls these functions: with
 // another lazy library in the process, such a call could reach the other library's functions.
+#include <fnmatch.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
+#include "base/failure.h"
 #include "lazyck.h"
 #include "lazyck_abi.h"
 #include "library/library.h"
-#include "library/prefetching.h"
 #include "platform/threads.h"
 
 #define LAZYCK_EXPORT extern "C" __attribute__((visibility("default"), used))
 
-using lazyck::rt::Library;
+struct lazyck_job {
+    lazyck::rt::Prefetch prefetch;
+    std::string error;
+};
+
+namespace lazyck::rt {
 
 namespace {
 
@@ -53,7 +59,7 @@ const char* last_error() {
 // Returns the result of `work`, or 0 if it has none, or -1 after it kept the text of the exception.
 template <typename Work>
 int guarded(Work work) {
-    const lazyck::rt::DefaultFloatingPoint ours;
+    const DefaultFloatingPoint ours;
     try {
         if constexpr (!std::is_void_v<decltype(work())>) return work();
         work();
@@ -76,16 +82,61 @@ void fill(T* to, Make make) {
     std::memcpy(static_cast<void*>(to), &made, made.size);
 }
 
+// Returns a job for what `rows` returns, or null after it kept the text of the exception.
+template <typename Rows>
+lazyck_job* begin_job(unsigned workers, Rows rows) {
+    lazyck_job* job = nullptr;
+    guarded([&] {
+        Library& library = Library::get();
+        job = new lazyck_job{Prefetch(library.core, library.readiness, rows(library.core.blobs), workers), ""};
+    });
+    return job;
+}
+
+int clear_failures(Core& core) {
+    core.store.caches(core.blobs.manifest())->forget_bad_places();
+    int count = 0;
+    const std::lock_guard<std::mutex> guard(core.states.mutex);
+    for (auto& state : core.states.all) {
+        count += state.second.is_failure_final ? 1 : 0;
+        state.second.is_failure_final = false;
+    }
+    return count;
+}
+
 }  // namespace
 
 LAZYCK_EXPORT int lazyck_abi_version(void) { return LAZYCK_API_VERSION; }
 
 LAZYCK_EXPORT int lazyck_set_cache_dir(const char* path) {
-    return guarded([=] { Library::get().set_cache_dir(path == nullptr ? "" : path); });
+    return guarded([=] {
+        Core& core = Library::get().core;
+        core.store.set_cache_dir(path == nullptr ? "" : path);
+        clear_failures(core);  // this cache may have what could not be compiled
+    });
 }
 
 LAZYCK_EXPORT int lazyck_get_stats(lazyck_stats* stats) {
-    return guarded([=] { fill(stats, [] { return Library::get().stats(); }); });
+    const auto make = [] {
+        Core& core = Library::get().core;
+        lazyck_stats out = {};
+        out.blobs = core.blobs.count();
+        out.symbols = lazyck_slot_count;
+        const Counters& counters = core.store.counters;
+        out.hits = counters.hits;
+        out.misses = counters.misses;
+        out.compiles = counters.compiles;
+        out.failures = counters.failures;
+        out.damaged = counters.damaged;
+        out.compile_ns = counters.compile_ns;
+        out.remote_hits = counters.remote_hits;
+        out.remote_refused = counters.remote_refused;
+        out.remote_skipped = counters.remote_skipped;
+        const std::lock_guard<std::mutex> guard(core.states.mutex);
+        for (const auto& state : core.states.all) out.loaded += state.second.is_loaded ? 1 : 0;
+        return out;
+    };
+    return guarded([=] { fill(stats, make); });
 }
 
 // This alias is always this library's own function, whichever library's function has the plain name
@@ -93,7 +144,21 @@ LAZYCK_EXPORT int lazyck_get_stats(lazyck_stats* stats) {
 extern "C" __attribute__((visibility("hidden"), alias("lazyck_get_stats"))) int lazyck_own_get_stats(lazyck_stats*);
 
 LAZYCK_EXPORT int lazyck_prefetch(const char* pattern) {
-    return guarded([=] { return Library::get().prefetch(pattern == nullptr ? "*" : pattern); });
+    return guarded([=] {
+        Library& library = Library::get();
+        const Blobs& blobs = library.core.blobs;
+        const Activity activity(library.core.states);
+        const std::string wanted_name = pattern == nullptr ? "*" : pattern;
+        std::vector<BlobId> chosen;
+        for (BlobId i = 0; i < blobs.count(); ++i) {
+            if (fnmatch(wanted_name.c_str(), blobs.name(i), 0) == 0) chosen.push_back(i);
+        }
+        if (chosen.empty()) fail("lazyck: no blob of " + blobs.path() + " matches '" + wanted_name + "'");
+        const std::vector<Wanted> wanted = blobs.wanted_here(chosen);
+        for_each_in_parallel(wanted.size(), library.core.store.config.jobs,
+                             [&](std::size_t i) { library.readiness.make_ready(wanted[i]); });
+        return static_cast<int>(wanted.size());
+    });
 }
 
 LAZYCK_EXPORT int lazyck_blob_count(void) {
@@ -103,13 +168,20 @@ LAZYCK_EXPORT int lazyck_blob_count(void) {
 LAZYCK_EXPORT const char* lazyck_blob_name(int index) {
     const char* name = nullptr;
     guarded([&] {
-        if (index >= 0) name = Library::get().core.blobs.name(static_cast<lazyck::rt::BlobId>(index));
+        if (index >= 0) name = Library::get().core.blobs.name(static_cast<BlobId>(index));
     });
     return name;
 }
 
 LAZYCK_EXPORT int lazyck_is_cached(const char* blob) {
-    return guarded([=] { return Library::get().is_cached(blob == nullptr ? "" : blob) ? 1 : 0; });
+    return guarded([=] {
+        Core& core = Library::get().core;
+        const std::string name = blob == nullptr ? "" : blob;
+        const auto id = core.blobs.find(name);
+        if (!id) fail("lazyck: " + core.blobs.path() + " has no blob '" + visible(name) + "'");
+        const Strings archs = core.blobs.archs_here(*id);
+        return core.states.is_loaded(*id) || is_entry_cached(core, *id, archs, true) ? 1 : 0;
+    });
 }
 
 LAZYCK_EXPORT int lazyck_forbid_jit(int is_forbidden) {
@@ -117,9 +189,8 @@ LAZYCK_EXPORT int lazyck_forbid_jit(int is_forbidden) {
 }
 
 // This begins nothing, so that another lazy library can ask at its own first use.
-LAZYCK_EXPORT int lazyck_ready(int is_ready) {
-    if (is_ready < 0) return lazyck::rt::is_ready() ? 1 : 0;
-    return lazyck::rt::set_ready(is_ready != 0) ? 1 : 0;
+LAZYCK_EXPORT int lazyck_ready(int is_now_ready) {
+    return (is_now_ready < 0 ? is_ready() : set_ready(is_now_ready != 0)) ? 1 : 0;
 }
 
 LAZYCK_EXPORT int lazyck_drain(double seconds) {
@@ -127,70 +198,45 @@ LAZYCK_EXPORT int lazyck_drain(double seconds) {
 }
 
 LAZYCK_EXPORT int lazyck_record(const char* path) {
-    return guarded([=] { Library::get().recorder.record(path == nullptr ? "" : path); });
+    return guarded([=] { Library::get().core.recorder.record(path == nullptr ? "" : path); });
 }
 
 LAZYCK_EXPORT int lazyck_speculate(const char* profile) {
-    return guarded([=] { Library::get().speculation.follow(profile == nullptr ? "" : profile); });
-}
-
-struct lazyck_job {
-    std::unique_ptr<lazyck::rt::Prefetch> prefetch;
-    std::string error;
-};
-
-// Returns a job that `begin` began for a library, or null after it kept the text of the exception.
-template <typename Begin>
-static lazyck_job* begin_job(Begin begin) {
-    auto job = std::make_unique<lazyck_job>();
-    const int status = guarded([&] {
-        Library& library = Library::get();
-        job->prefetch = begin(library.core, library.readiness);
-    });
-    return status == 0 ? job.release() : nullptr;
+    return guarded([=] { Library::get().readiness.follow(profile == nullptr ? "" : profile); });
 }
 
 LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers) {
-    return begin_job([=](auto& core, auto& readiness) {
-        return lazyck::rt::prefetch_names(core, readiness, {blobs, blobs + count}, workers);
-    });
+    return begin_job(workers, [=](const Blobs& all) { return rows_of_names(all, {blobs, blobs + count}); });
 }
 
 LAZYCK_EXPORT lazyck_job* lazyck_job_replay(const char* profile, unsigned workers) {
-    return begin_job([=](auto& core, auto& readiness) {
-        return lazyck::rt::prefetch_profile(core, readiness, profile == nullptr ? "" : profile, workers);
+    return begin_job(workers, [=](const Blobs& all) {
+        return read_profile(profile == nullptr ? "" : profile, all.manifest().library());
     });
 }
 
 LAZYCK_EXPORT int lazyck_job_wait(lazyck_job* job, double seconds, lazyck_progress* progress) {
     return guarded([=] {
         if (job == nullptr) throw std::runtime_error("lazyck: no job");
-        const lazyck::rt::PrefetchProgress now = job->prefetch->wait(seconds);
-        job->error = now.error;
-        if (progress != nullptr) {
-            fill(progress, [&]() -> lazyck_progress {
-                return {0, now.total, now.ready, now.failed, now.is_over ? 1u : 0u, now.left};
-            });
-        }
-        return now.is_over ? 1 : 0;
+        const lazyck_progress now = job->prefetch.wait(seconds, job->error);
+        if (progress != nullptr) fill(progress, [&] { return now; });
+        return now.is_over != 0 ? 1 : 0;
     });
 }
 
 LAZYCK_EXPORT const char* lazyck_job_error(lazyck_job* job) { return job == nullptr ? "" : job->error.c_str(); }
 
 LAZYCK_EXPORT void lazyck_job_cancel(lazyck_job* job) {
-    if (job != nullptr) job->prefetch->cancel();
+    if (job != nullptr) job->prefetch.cancel();
 }
 
 LAZYCK_EXPORT void lazyck_job_free(lazyck_job* job) { delete job; }
 
 LAZYCK_EXPORT int lazyck_set_listener(lazyck_listener listener, void* data) {
     return guarded([=] {
-        if (listener == nullptr) {
-            Library::get().core.store.events.set_listener(nullptr);
-            return;
-        }
-        Library::get().core.store.events.set_listener([=](bool has_ended, const lazyck::rt::Event& event) {
+        Events& events = Library::get().core.store.events;
+        if (listener == nullptr) return events.set_listener(nullptr);
+        events.set_listener([=](bool has_ended, const Event& event) {
             lazyck_event out = {};
             out.size = sizeof out;
             out.kind = event.kind;
@@ -211,7 +257,9 @@ LAZYCK_EXPORT int lazyck_set_listener(lazyck_listener listener, void* data) {
 }
 
 LAZYCK_EXPORT int lazyck_clear_failures(void) {
-    return guarded([] { return Library::get().clear_failures(); });
+    return guarded([] { return clear_failures(Library::get().core); });
 }
 
 LAZYCK_EXPORT const char* lazyck_last_error(void) { return last_error(); }
+
+}  // namespace lazyck::rt

@@ -60,14 +60,6 @@ constexpr std::size_t k_stack_guard = 64 << 10;     // at least one page, whatev
 // Spare stacks are kept because making one costs more than a look-up.
 std::array<std::atomic<char*>, 4> g_spare_stacks{};
 
-char* make_stack() {
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
-    void* const place = mmap(nullptr, k_stack_guard + k_stack_room, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (place == MAP_FAILED) return nullptr;
-    mprotect(place, k_stack_guard, PROT_NONE);
-    return static_cast<char*>(place) + k_stack_guard;
-}
-
 // A stack as large as a thread's, of which only the used part takes real memory, for the work of a
 // lazy function's first call. The caller's stack may be small (a fiber, a signal's alternate
 // stack): a look-up and the dynamic loader take more than eight kilobytes, a compile twenty. Blobs'
@@ -80,7 +72,11 @@ class WorkStack {
             m_bottom = spare.exchange(nullptr, std::memory_order_acq_rel);
             if (m_bottom != nullptr) return;
         }
-        m_bottom = make_stack();
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+        void* const place = mmap(nullptr, k_stack_guard + k_stack_room, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (place == MAP_FAILED) return;
+        mprotect(place, k_stack_guard, PROT_NONE);
+        m_bottom = static_cast<char*>(place) + k_stack_guard;
     }
     WorkStack(const WorkStack&) = delete;
     WorkStack& operator=(const WorkStack&) = delete;

@@ -38,30 +38,16 @@
 .endm
 
 // These store registers in the frame, or load them from there.
-.macro general_registers pair, single
-    \pair x0, x1, [x29, #16]
-    \pair x2, x3, [x29, #32]
-    \pair x4, x5, [x29, #48]
-    \pair x6, x7, [x29, #64]
-    \pair x8, x9, [x29, #80]
-    \pair x10, x11, [x29, #96]
-    \pair x12, x13, [x29, #112]
-    \pair x14, x15, [x29, #128]
+.macro general_registers single
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    \single x\n, [x29, #(16 + 8 * \n)]
+    .endr
     \single x18, [x29, #144]
 .endm
-.macro vector_registers pair
-    \pair q0, q1, [sp]
-    \pair q2, q3, [sp, #32]
-    \pair q4, q5, [sp, #64]
-    \pair q6, q7, [sp, #96]
-    \pair q8, q9, [sp, #128]
-    \pair q10, q11, [sp, #160]
-    \pair q12, q13, [sp, #192]
-    \pair q14, q15, [sp, #224]
-    \pair q16, q17, [sp, #256]
-    \pair q18, q19, [sp, #288]
-    \pair q20, q21, [sp, #320]
-    \pair q22, q23, [sp, #352]
+.macro vector_registers single
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
+    \single q\n, [sp, #(16 * \n)]
+    .endr
 .endm
 .macro sve_registers single
     .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
@@ -83,11 +69,11 @@ lazyck_trampoline:
     .cfi_offset x30, -FRAME + 8
     mov x29, sp
     .cfi_def_cfa_register x29
-    general_registers stp, str
+    general_registers str
     test_for_sve
     cbnz x16, .Lsave_sve
     sub sp, sp, #VECTORS_SIZE
-    vector_registers stp
+    vector_registers str
     b .Lresolve
 .Lsave_sve:
     addvl sp, sp, #-SVE_VECTORS
@@ -99,12 +85,12 @@ lazyck_trampoline:
     mov x17, x0
     test_for_sve
     cbnz x16, .Lrestore_sve
-    vector_registers ldp
+    vector_registers ldr
     b .Lrestored
 .Lrestore_sve:
     sve_registers ldr
 .Lrestored:
-    general_registers ldp, ldr
+    general_registers ldr
     mov sp, x29
     .cfi_def_cfa_register sp
     ldp x29, x30, [sp], #FRAME

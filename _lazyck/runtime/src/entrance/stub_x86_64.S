@@ -45,26 +45,24 @@ lazyck_trampoline:
     movl %eax,%ecx
     subq %rcx,%rsp
     andq $-64,%rsp
-    testq %rax,%rax
-    js .Lxsavec
     btq $62,%rax
     jc .Lxsave
     fxsave64 (%rsp)
     jmp .Lresolve
 .Lxsave:
     xorl %edx,%edx
-    movq %rdx,512(%rsp)
-    movq %rdx,520(%rsp)
-    call .Lclear_header_rest
+    // The header must be zero when it is read back, and no instruction writes all of it.
+    .irp at, 512, 520, 528, 536, 544, 552, 560, 568
+    movq %rdx,\at(%rsp)
+    .endr
+    movq %rax,%rcx
     shrq $32,%rax
     andl $STATE_MASK,%eax
+    testq %rcx,%rcx
+    js .Lxsavec
     xsave64 (%rsp)
     jmp .Lresolve
 .Lxsavec:
-    xorl %edx,%edx
-    call .Lclear_header_rest
-    shrq $32,%rax
-    andl $STATE_MASK,%eax
     xsavec64 (%rsp)
 .Lresolve:
     movl 8(%rbp),%edi
@@ -95,14 +93,6 @@ lazyck_trampoline:
     .cfi_def_cfa_offset 8
     jmp *-8(%rsp)               // in the red zone, which signal handlers leave alone: costs no register
     .cfi_restore_state
-
-// Clears bytes 16..63 of an xsave header, which must be zero when it is read back: no instruction
-// writes them. 8 bytes of return address are below the area.
-.Lclear_header_rest:
-    .irp at, 528, 536, 544, 552, 560, 568
-    movq %rdx,8+\at(%rsp)
-    .endr
-    ret
 
 // Decides at the first slow call of the process how to save the registers and how much room that
 // takes. It uses integer registers only. Threads that come here together store the same value. The

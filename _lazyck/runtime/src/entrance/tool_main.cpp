@@ -2,19 +2,26 @@
 // `lazyck prebuild`.
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/failure.h"
 #include "base/numbers.h"
+#include "bundle/arch.h"
+#include "bundle/manifest_view.h"
 #include "cache/cache.h"
 #include "cache/entry.h"
 #include "cache/packs.h"
-#include "entrance/tool_blobs.h"
 #include "entrance/tool_make.h"
+#include "lazyck_abi.h"
 #include "platform/config.h"
+#include "platform/elf_view.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 #include "platform/threads.h"
@@ -24,6 +31,225 @@
 namespace {
 
 using namespace lazyck::rt;
+
+constexpr char k_usage[] =
+    "usage: lazyck-rt compile|make|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST [--library "
+    "LIBRARY]\n"
+    "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--again] [--] [BLOB]...\n"
+    "  compile   make sure that the cache has the blobs; with --again, whatever other caches have\n"
+    "  make      compile one blob in a cache of its own, by the library's compiler and no other, and leave "
+    "`made/entry`,\n"
+    "            `made/log` and `made/cost`: the action of a compile service. --toolchain DIR: a home for it\n"
+    "  status    one JSON line for each blob: name, arch, path, cached; key and entry: its key and its path in any "
+    "cache\n"
+    "  path      where each blob's entry is or would be, one per line\n"
+    "  kernels   one JSON line for each kernel of those blobs whose host unit is cached: blob, name, symbol\n"
+    "  packs     one JSON line for each installed pack: name, version, root; problem: why it is not used, or empty\n"
+    "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
+    "null\n"
+    "  preamble  makes the precompiled one of a blob in the cache, for compile to use\n"
+    "Without blobs: all. Several --arch make one entry for all of them together.\n"
+    "       lazyck-rt verify CACHE\n"
+    "  reads every entry; one JSON line for each, and for each directory that is refused: path, problem. Status 1 if\n"
+    "  there is a problem\n"
+    "       lazyck-rt trim CACHE [--max-size BYTES] [--older-than SECONDS] [--only FILE] [--dry-run]\n"
+    "  removes the least recently used entries; a JSON line for each removed entry, and one with the sums.\n"
+    "  FILE lists the paths of the entries, or of the directories of entries, that may go, one per line\n";
+
+struct ToolOptions {
+    std::string verb;
+    std::string from;
+    std::string library;
+    std::string archs;
+    std::string toolchain;  // for `make`: a home that came with the action
+    Strings blobs;
+    bool is_quiet = false;
+    bool is_again = false;
+    bool has_blobs = false;
+};
+
+// Throws CompileError with the usage.
+ToolOptions parse_options(int argc, char** argv) {
+    ToolOptions options;
+    if (argc < 2) fail(k_usage);
+    options.verb = argv[1];
+    const Strings verbs = {"compile", "make", "status", "path", "kernels", "packs", "preambles", "preamble"};
+    if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
+    const std::unordered_map<std::string, std::string*> texts = {
+        {"--from", &options.from}, {"--library", &options.library}, {"--toolchain", &options.toolchain}};
+    bool takes_options = true;
+    for (int i = 2; i < argc; ++i) {
+        const std::string word = argv[i];
+        if (!takes_options || word[0] != '-') {
+            options.blobs.push_back(word);
+            options.has_blobs = true;
+            continue;
+        }
+        const auto value = [&]() -> std::string {
+            if (i + 1 >= argc) fail("lazyck-rt: " + word + " needs a value\n" + k_usage);
+            return argv[++i];
+        };
+        const auto text = texts.find(word);
+        if (text != texts.end()) {
+            *text->second = value();
+        } else if (word == "--arch") {
+            options.archs += value() + ";";
+        } else if (word == "--blob-list") {
+            const std::string file = value();
+            if (!is_file(file)) fail("lazyck-rt: no file '" + file + "'");
+            for (std::string& name : split(read_text(file), "\n")) options.blobs.push_back(std::move(name));
+            options.has_blobs = true;
+        } else if (word == "--quiet") {
+            options.is_quiet = true;
+        } else if (word == "--again") {
+            options.is_again = true;
+        } else if (word == "--") {
+            takes_options = false;
+            options.has_blobs = true;
+        } else {
+            fail("lazyck-rt: unknown option " + word + "\n" + k_usage);
+        }
+    }
+    if (options.from.empty()) options.from = options.library;
+    if (options.from.empty()) fail(k_usage);
+    return options;
+}
+
+// The manifest of a lazy library, or a file of its own with one.
+class ToolSource {
+ public:
+    // Throws CompileError if it cannot be read.
+    explicit ToolSource(const std::string& path) : m_path(absolute(path)) {
+        // The path may be a link: users may name a library by one.
+        if (const int error = m_file.map(m_path, true)) fail_system("cannot read '" + m_path + "'", error);
+        const ElfView elf(m_file.data(), m_file.size());
+        m_is_library = elf.problem().empty();
+        const auto section = elf.section(LAZYCK_MANIFEST_SECTION);
+        if (m_is_library && !section) fail("lazyck: '" + m_path + "' is not a lazy library");
+        m_manifest = section ? ManifestView(m_file.data() + section->first, section->second, m_path)
+                             : ManifestView(m_file.data(), m_file.size(), m_path);
+    }
+
+    const ManifestView& manifest() const { return m_manifest; }
+
+    // `library` is the path of the library that a file of its own is for, if that is known.
+    Places places(const Config& config, std::string library) const {
+        if (m_is_library || !library.empty()) {
+            library = library.empty() ? m_path : absolute(library);
+            return {library, bundle_roots(config.root, m_manifest.root(), library)};
+        }
+        // A bundle is <directory of the library>/lazyck, and its manifest is
+        // <bundle>/<name>/manifest.
+        const std::string own_root = directory_of(directory_of(m_path));
+        Strings roots = {config.root.empty() ? own_root : config.root};
+        if (config.root.empty() && m_manifest.root()[0] == '/') roots.emplace_back(m_manifest.root());
+        for (const std::string& root : roots) {
+            if (!is_file(library)) library = library_in(directory_of(root), m_manifest);
+        }
+        return {library, roots};
+    }
+
+ private:
+    std::string m_path;
+    MappedFile m_file;
+    bool m_is_library = false;
+    ManifestView m_manifest;
+};
+
+// Refers to a row of the manifest, or to one of the parts of a blob, and to one of its entries.
+struct Chosen {
+    std::shared_ptr<const ManifestView> manifest;
+    std::uint32_t index;
+    Strings archs;
+
+    ManifestRow at() const { return {*manifest, index}; }
+};
+
+// The blobs, and the parts of blobs, that the options name. The kernels of a blob are read from its
+// host unit. With `makes_hosts`, a host unit that no cache has is compiled.
+class Choice {
+ public:
+    Choice(const ManifestView& manifest, Store& store, Strings archs, bool makes_hosts)
+        : m_manifest(manifest), m_store(store), m_archs(std::move(archs)), m_makes_hosts(makes_hosts) {}
+
+    // Returns the entries of what is chosen. Throws CompileError for a name that no blob has.
+    std::vector<Chosen> entries(const ToolOptions& options) {
+        const auto own = std::make_shared<const ManifestView>(m_manifest);
+        std::unordered_map<std::string, std::uint32_t> by_name;
+        for (std::uint32_t i = 0; i < m_manifest.blob_count(); ++i) {
+            if (options.has_blobs) {
+                by_name.emplace(m_manifest.blob(i).name, i);
+            } else {
+                add(own, i);
+            }
+        }
+        for (const std::string& name : options.blobs) {
+            const auto found = by_name.find(name);
+            if (found != by_name.end()) {
+                add(own, found->second);
+                continue;
+            }
+            const auto blob = by_name.find(name.substr(0, name.rfind('.')));
+            const bool is_part = blob != by_name.end() && m_manifest.has_parts(blob->second);
+            if (!is_part || !add_part(blob->second, name))
+                fail("lazyck: '" + options.from + "' has no blob '" + visible(name) + "'");
+        }
+        return std::move(m_chosen);
+    }
+
+    // Returns JSON lines for the kernels of a blob, or no lines if its host unit is not cached.
+    std::string kernels_of(std::uint32_t index) const {
+        std::string lines;
+        const std::shared_ptr<const ManifestView> parts = parts_of(index);
+        for (std::uint32_t i = ManifestView::k_first_kernel; i < parts->blob_count(); ++i) {
+            const BlobRow kernel = parts->blob(i);
+            lines += "{\"blob\": " + json_string(m_manifest.blob(index).name) +
+                     ", \"name\": " + json_string(kernel.name) +
+                     ", \"symbol\": " + json_string(parts->symbols_of(kernel).front()) + "}\n";
+        }
+        return lines;
+    }
+
+ private:
+    void add(const std::shared_ptr<const ManifestView>& manifest, std::uint32_t index) {
+        const BlobRow row = manifest->blob(index);
+        for (Strings& archs : archs_of_entries(row, archs_for(*manifest, row.recipe, m_archs, false)))
+            m_chosen.push_back({manifest, index, std::move(archs)});
+    }
+
+    // Adds the part of blob `index` called `name`. Returns false if it has none of that name. If
+    // the host unit is not cached, the part is an unknown kernel, which is in no cache.
+    bool add_part(std::uint32_t index, const std::string& name) {
+        auto& parts = m_parts[index];
+        if (!parts) parts = parts_of(index);
+        for (std::uint32_t i = 0; i < parts->blob_count(); ++i) {
+            if (parts->blob(i).name != name) continue;
+            add(parts, i);
+            return true;
+        }
+        if (parts->blob_count() > ManifestView::k_first_kernel || m_makes_hosts) return false;
+        add(std::make_shared<ManifestView>(m_manifest.unknown_kernel(index, name)), 0);
+        return true;
+    }
+
+    std::shared_ptr<const ManifestView> parts_of(std::uint32_t index) const {
+        const ManifestView plain = m_manifest.parts(index, {});
+        const Strings archs = archs_for(plain, plain.blob(ManifestView::k_host_unit).recipe, m_archs, false);
+        std::optional<Entry> host = m_makes_hosts ? m_store.obtain({plain, ManifestView::k_host_unit}, archs)
+                                                  : m_store.find({plain, ManifestView::k_host_unit}, archs);
+        const std::string text = host ? read_text(host->path) : "";
+        const std::size_t at = text.find(LAZYCK_KERNELS_VERSION "\n");
+        const std::string table = at == std::string::npos ? "" : text.c_str() + at;
+        return std::make_shared<ManifestView>(m_manifest.parts(index, lines_of_table(table)));
+    }
+
+    const ManifestView& m_manifest;
+    Store& m_store;
+    const Strings m_archs;
+    const bool m_makes_hosts;
+    std::unordered_map<std::uint32_t, std::shared_ptr<const ManifestView>> m_parts;
+    std::vector<Chosen> m_chosen;
+};
 
 int list_packs(const std::string& library, const ManifestView& manifest) {
     std::string lines;
@@ -37,10 +263,10 @@ int list_packs(const std::string& library, const ManifestView& manifest) {
 
 // Compiles the chosen blobs, with `is_again` also those that a cache has. Returns the exit status:
 // 2 if the compiler itself refused each of those that failed, and would refuse it again.
-int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs, bool is_again) {
+int compile(Store& store, const std::vector<Chosen>& blobs, bool is_again) {
     const auto get = is_again ? &Store::make : &Store::obtain;
     std::atomic<int> failures{0}, refusals{0};
-    for_each_in_parallel(blobs.size(), config.jobs, [&](std::size_t i) {
+    for_each_in_parallel(blobs.size(), store.config.jobs, [&](std::size_t i) {
         try {
             (store.*get)(blobs[i].at(), blobs[i].archs);
         } catch (const lazyck::CompileError& e) {
@@ -53,9 +279,10 @@ int compile(Store& store, const Config& config, const std::vector<Chosen>& blobs
 }
 
 // Compiles the one blob and leaves what is known of it for the compile service.
-int make(const ActionCache& cache, Store& store, const Places& places, const Config& config, const Chosen& blob) {
-    check_compiler(blob.manifest->recipe(blob.row().recipe), places.roots.empty() ? "" : places.roots[0]);
-    const int status = compile(store, config, {blob}, false);
+int make(const ActionCache& cache, Store& store, const Chosen& blob) {
+    check_compiler(blob.manifest->recipe(blob.at().blob().recipe),
+                   store.places.roots.empty() ? "" : store.places.roots[0]);
+    const int status = compile(store, {blob}, false);
     std::string path;
     store.is_cached(blob.at(), blob.archs, path);
     const Guess cost = store.expected_cost(blob.at(), blob.archs);
@@ -65,38 +292,35 @@ int make(const ActionCache& cache, Store& store, const Places& places, const Con
 
 int run(const ToolOptions& options) {
     if (options.is_quiet) silence();
-    const ToolSource source(options);
-    if (!options.toolchain.empty()) offer_toolchain(source.manifest(), options.toolchain);
+    const ToolSource source(options.from);
+    if (!options.toolchain.empty()) offer_toolchain(source.manifest(), absolute(options.toolchain));
     Config config = read_config();
     config.compile_service.clear();  // `prebuild build --executor` asks one
     std::optional<ActionCache> action;
     if (options.verb == "make") action.emplace(config);
     const ManifestView& manifest = source.manifest();
-    const Places places = source.places(config);
+    const Places places = source.places(config, options.library);
     if (options.verb == "packs") return list_packs(places.library, manifest);
     Store store(config, places);
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
-    PartsByName parts(store, asked, options.verb == "compile" || options.verb == "make");
-    const std::vector<Chosen> blobs = choose(manifest, options, asked, parts);
+    Choice choice(manifest, store, asked, options.verb == "compile" || options.verb == "make");
+    const std::vector<Chosen> blobs = choice.entries(options);
+    if ((options.verb == "preamble" || options.verb == "make") && blobs.size() != 1) fail(k_usage);
     if (options.verb == "preamble") {
-        if (blobs.size() != 1) fail(k_usage);
         const std::string problem = store.preambles.make(blobs[0].at(), blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
-    if (options.verb == "compile") return compile(store, config, blobs, options.is_again);
-    if (options.verb == "make") {
-        if (blobs.size() != 1) fail(k_usage);
-        return make(*action, store, places, config, blobs[0]);
-    }
+    if (options.verb == "compile") return compile(store, blobs, options.is_again);
+    if (options.verb == "make") return make(*action, store, blobs[0]);
     std::string out;
     for (const Chosen& blob : blobs) {
         if (options.verb == "kernels") {
-            if (manifest.has_parts(blob.index)) out += parts.kernels_of(manifest, blob.index);
+            if (manifest.has_parts(blob.index)) out += choice.kernels_of(blob.index);
             continue;
         }
         const Strings& archs = blob.archs;
-        const std::string name = json_string(blob.row().name);
+        const std::string name = json_string(blob.at().blob().name);
         if (options.verb == "preambles") {
             const std::string preamble = store.preambles.key_of(blob.at(), archs);
             out +=

@@ -1,16 +1,16 @@
 #include "entrance/tool_make.h"
 
 #include <fcntl.h>
+#include <regex.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <set>
 #include <string_view>
@@ -39,68 +39,32 @@ void move_to_made(const std::string& path, const char* name, mode_t mode) {
 constexpr double k_version_seconds = 60;
 constexpr std::size_t k_longest_version = 64 << 10;
 
-bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool is_figure(char c) { return c >= '0' && c <= '9'; }
-bool is_of_number(char c) {
-    return is_figure(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.';
-}
+#define NUMBER "([0-9][A-Za-z0-9_.]*)"
 
-// Returns whether a line of `--version` tells a place or a date rather than a compiler.
-bool tells_place(const std::string& line) {
-    for (const char* lead : {"InstalledDir", "Configured with", "COLLECT_", "Configuration file", "Built on"}) {
-        if (strncasecmp(line.c_str(), lead, std::strlen(lead)) == 0) return true;
-    }
-    for (std::size_t i = 0; i + 1 < line.size(); ++i) {
-        const bool begins = i == 0 || is_white(line[i - 1]) || line[i - 1] == ':' || line[i - 1] == '=';
-        if (line[i] == '/' && begins && !is_white(line[i + 1])) return true;
-    }
-    return false;
-}
+// Lines of `--version` that tell places or dates rather than a compiler.
+constexpr char k_places[] =
+    "^(InstalledDir|Configured with|COLLECT_|Configuration file|Built on)|(^|[[:space:]:=])/[^[:space:]]";
 
-// Returns the version number that begins at `at`, or an empty string.
-std::string number_at(const std::string& text, std::size_t at) {
-    std::size_t end = at;
-    if (at < text.size() && is_figure(text[at]))
-        end = std::find_if_not(text.begin() + at, text.end(), is_of_number) - text.begin();
-    return text.substr(at, end - at);
-}
+// What tells the kind of a compiler. The last group is its version number.
+constexpr const char* k_kinds[][2] = {
+    {"clang", "clang version " NUMBER},
+    {"nvcc", "release [0-9.]+, V" NUMBER},
+    {"gcc", "^[^[:space:]]*(cc|[gc][+][+])[^[:space:]]* [(].*[)] " NUMBER},
+    {"hip", "HIP version: " NUMBER},
+    {"llvm", "LLVM version " NUMBER},
+};
 
-// Returns the first version number that follows `lead`, or an empty string.
-std::string number_behind(const std::string& text, std::string_view lead) {
-    std::string found;
-    for (std::size_t at = text.find(lead); at != std::string::npos && found.empty(); at = text.find(lead, at + 1))
-        found = number_at(text, at + lead.size());
-    return found;
-}
-
-// Returns NUMBER of nvcc's "release 13.0, V<NUMBER>", or an empty string.
-std::string nvcc_number(const std::string& text) {
-    constexpr std::string_view k_lead = "release ";
-    for (std::size_t at = text.find(k_lead); at != std::string::npos; at = text.find(k_lead, at + 1)) {
-        const std::size_t begin = at + k_lead.size();
-        const std::size_t end = text.find_first_not_of("0123456789.", begin);
-        if (end == std::string::npos || end == begin || text.compare(end, 3, ", V") != 0) continue;
-        const std::string found = number_at(text, end + 3);
-        if (!found.empty()) return found;
-    }
-    return "";
-}
-
-// Returns NUMBER of "g++ (Debian ...) <NUMBER>", whichever of gcc's names the line begins with, or
-// an empty string.
-std::string gcc_number(const Strings& lines) {
-    for (const std::string& line : lines) {
-        const std::size_t end = std::find_if(line.begin(), line.end(), is_white) - line.begin();
-        const std::string name = line.substr(0, end);
-        const bool is_gcc = name.find("cc") != std::string::npos || name.find("g++") != std::string::npos ||
-                            name.find("c++") != std::string::npos;
-        if (!is_gcc || line.compare(end, 2, " (") != 0) continue;
-        for (std::size_t at = line.rfind(") "); at != std::string::npos && at > end; at = line.rfind(") ", at - 1)) {
-            const std::string found = number_at(line, at + 2);
-            if (!found.empty()) return found;
-        }
-    }
-    return "";
+// Returns whether `text` has a match of `pattern`, and sets `group` to what the last group of the
+// first match holds.
+bool finds(const std::string& text, const char* pattern, int flags, std::string& group) {
+    regex_t regex;
+    std::array<regmatch_t, 3> places;
+    if (regcomp(&regex, pattern, REG_EXTENDED | flags) != 0) fail("lazyck-rt: no memory for a regular expression");
+    const bool is_found = regexec(&regex, text.c_str(), places.size(), places.data(), 0) == 0;
+    const regmatch_t& last = places[regex.re_nsub];
+    if (is_found && last.rm_so >= 0) group = text.substr(last.rm_so, last.rm_eo - last.rm_so);
+    regfree(&regex);
+    return is_found;
 }
 
 // Returns the words that start the compiler of a recipe, with placeholders.
@@ -147,29 +111,22 @@ std::string version_text_of(const RecipeRow& recipe, const std::string& root) {
 // Returns the identity that a compiler's `--version` output gives, such as
 // "gcc12.2.0-8c1f0a3b5d7e".
 std::string identity_in(std::string_view version_text) {
+    constexpr char k_white[] = " \t\r\v\f";
     Strings kept;
-    for (std::string line : split(version_text, "\n\r\v\f")) {
-        const auto begin = std::find_if_not(line.begin(), line.end(), is_white);
-        const auto end = std::find_if_not(line.rbegin(), std::make_reverse_iterator(begin), is_white).base();
-        line = std::string(begin, end);
-        if (!line.empty() && !tells_place(line)) kept.push_back(line);
+    std::string number;
+    for (const std::string& line : split(version_text, "\n\r\v\f")) {
+        const std::size_t begin = line.find_first_not_of(k_white);
+        if (begin == std::string::npos) continue;
+        kept.push_back(line.substr(begin, line.find_last_not_of(k_white) + 1 - begin));
+        if (finds(kept.back(), k_places, REG_ICASE, number)) kept.pop_back();
     }
     std::string text = join(kept, "\n");
-    const std::pair<const char*, std::string> kinds[] = {{"clang", number_behind(text, "clang version ")},
-                                                         {"nvcc", nvcc_number(text)},
-                                                         {"gcc", gcc_number(kept)},
-                                                         {"hip", number_behind(text, "HIP version: ")},
-                                                         {"llvm", number_behind(text, "LLVM version ")}};
-    std::string name = "cc";
-    for (const auto& [kind, number] : kinds) {
-        if (number.empty()) continue;
-        name = kind + number;
-        // g++ and c++ are names of one compiler.
-        const std::size_t blank = text.find(' ');
-        if (std::strcmp(kind, "gcc") == 0 && blank != 0 && text.compare(blank, 2, " (") == 0)
-            text.replace(0, blank, "gcc");
-        break;
-    }
+    const auto* const kind = std::find_if(std::begin(k_kinds), std::end(k_kinds),
+                                          [&](const auto& each) { return finds(text, each[1], REG_NEWLINE, number); });
+    std::string name = kind == std::end(k_kinds) ? "cc" : (*kind)[0] + number;
+    // g++ and c++ are names of one compiler.
+    std::string rest;
+    if (name.rfind("gcc", 0) == 0 && finds(text, "^[^[:space:]]+( [(].*)", 0, rest)) text = "gcc" + rest;
     return name + "-" + sha256_hex(text.data(), text.size()).substr(0, 12);
 }
 

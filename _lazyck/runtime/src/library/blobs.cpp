@@ -38,23 +38,16 @@ Blobs::Parts& Blobs::parts(BlobId blob) const {
     return m_parts.get([&] { return std::make_unique<Parts[]>(count()); })[static_cast<std::uint32_t>(blob)];
 }
 
-BlobId Blobs::of_slot(std::uint32_t slot) const { return m_manifest.symbol_blob(slot); }
-
-std::uint32_t Blobs::count() const { return m_manifest.blob_count(); }
-
 const char* Blobs::name(BlobId index) const { return index < count() ? m_manifest.blob(index).name : nullptr; }
 
-std::optional<BlobId> Blobs::find(const std::string& name) const {
-    for (BlobId i = 0; i < count(); ++i) {
-        if (name == this->name(i)) return i;
-    }
-    return std::nullopt;
-}
-
-std::unordered_map<std::string, BlobId> Blobs::ids_by_name() const {
-    std::unordered_map<std::string, BlobId> ids;
-    for (BlobId i = 0; i < count(); ++i) ids.emplace(name(i), i);
-    return ids;
+std::optional<BlobId> Blobs::find(std::string_view name) const {
+    const auto& all = m_by_name.get([this] {
+        std::unordered_map<std::string_view, BlobId> ids;
+        for (BlobId i = 0; i < count(); ++i) ids.emplace(this->name(i), i);
+        return ids;
+    });
+    const auto found = all.find(name);
+    return found == all.end() ? std::nullopt : std::optional(found->second);
 }
 
 const HostUnit& Blobs::host_unit(const std::string& source, const char* table) const {
@@ -96,7 +89,7 @@ const HostUnit& Blobs::host_unit_of_blob(BlobId blob, const char* table) const {
 
 Strings Blobs::archs_here(BlobId blob) const {
     const ManifestRow at = row(blob);
-    return archs_for(at.manifest, at.manifest.blob(at.index).recipe, m_archs, true);
+    return archs_for(at.manifest, at.blob().recipe, m_archs, true);
 }
 
 std::vector<Wanted> Blobs::wanted_here(const std::vector<BlobId>& blobs) const {
@@ -104,7 +97,7 @@ std::vector<Wanted> Blobs::wanted_here(const std::vector<BlobId>& blobs) const {
     std::map<std::pair<const ManifestView*, std::uint32_t>, std::shared_ptr<const Strings>> known;  // by recipe
     for (const BlobId blob : blobs) {
         const ManifestRow at = row(blob);
-        const auto place = known.try_emplace({&at.manifest, at.manifest.blob(at.index).recipe});
+        const auto place = known.try_emplace({&at.manifest, at.blob().recipe});
         if (place.second) {
             try {
                 place.first->second = std::make_shared<const Strings>(archs_here(blob));

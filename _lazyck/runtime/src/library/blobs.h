@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -57,18 +58,15 @@ class Blobs {
     Blobs(const Config& config, std::string path);
 
     const std::string& path() const { return m_path; }
-    // Returns the directory of the bundle, as the library names it.
-    const char* root() const { return m_manifest.root(); }
     const ManifestView& manifest() const { return m_manifest; }
 
     ManifestRow row(BlobId blob) const;
-    BlobId of_slot(std::uint32_t slot) const;
-    std::uint32_t count() const;
+    BlobId of_slot(std::uint32_t slot) const { return m_manifest.symbol_blob(slot); }
+    std::uint32_t count() const { return m_manifest.blob_count(); }
     // Returns the name of the blob number `index`, or nullptr if there is none.
     const char* name(BlobId index) const;
     // Returns the blob of this name, if there is one.
-    std::optional<BlobId> find(const std::string& name) const;
-    std::unordered_map<std::string, BlobId> ids_by_name() const;
+    std::optional<BlobId> find(std::string_view name) const;
 
     static BlobId part_of(BlobId blob, std::uint32_t part) { return blob | (BlobId{part} + 1) << 32; }
     // Returns the host unit `source`, by the table that it registered or, if that is empty, by the
@@ -94,8 +92,16 @@ class Blobs {
     const std::string m_path;
     const Strings m_archs;  // LAZYCK_ARCHS
     const ManifestView m_manifest;
+    mutable Lasting<std::unordered_map<std::string_view, BlobId>> m_by_name;
     mutable Lasting<std::unique_ptr<Parts[]>> m_parts;
     mutable Lasting<std::unordered_map<std::string, HostUnit>> m_host_units;  // of the manifest, by name
 };
+
+// Returns the absolute path of the file of the library (or program) that this runtime is linked
+// into, or an empty string if the system does not tell. The path decides which sources are compiled,
+// so no name is trusted that the program or its caller chose: the kernel is asked what is mapped,
+// and the file at that path must be the mapped one. This function calls the dynamic loader, so call
+// it while no lock is held.
+std::string own_file();
 
 }  // namespace lazyck::rt

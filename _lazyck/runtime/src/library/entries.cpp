@@ -1,5 +1,3 @@
-#include "library/entries.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "library/core.h"
 #include "platform/gpu.h"
 #include "platform/messages.h"
 #include "platform/process.h"
@@ -24,7 +23,7 @@ namespace {
 // made at the same time.
 std::optional<Entry> each_entry(Core& core, const ManifestRow& at, const Strings& archs,
                                 const std::function<std::optional<Entry>(const Strings&)>& get) {
-    const std::vector<Strings> wanted = archs_of_entries(at.manifest.blob(at.index), archs);
+    const std::vector<Strings> wanted = archs_of_entries(at.blob(), archs);
     if (wanted.size() == 1) return get(wanted.front());
     std::vector<std::optional<Entry>> entries(wanted.size());
     for_each_in_parallel(wanted.size(), core.store.config.jobs, [&](std::size_t i) { entries[i] = get(wanted[i]); });
@@ -120,8 +119,8 @@ Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_k
 
 std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     {
-        const std::lock_guard<std::mutex> guard(core.states.mutex());
-        const BlobState& state = core.states.of(blob);
+        const std::lock_guard<std::mutex> guard(core.states.mutex);
+        const BlobState& state = core.states.all[blob];
         if (state.entry) return state.entry;
         if (state.is_failure_final && state.failed_archs == archs && state.failure) throw CompileError(*state.failure);
         if (state.is_busy && state.owner_pid == getpid()) return nullptr;
@@ -129,27 +128,27 @@ std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& 
     std::optional<Entry> found = find_in_cache(core, blob, archs, may_go_by_kernel);
     if (!found) return nullptr;
     const auto entry = std::make_shared<const Entry>(std::move(*found));
-    const std::lock_guard<std::mutex> guard(core.states.mutex());
-    BlobState& state = core.states.of(blob);
+    const std::lock_guard<std::mutex> guard(core.states.mutex);
+    BlobState& state = core.states.all[blob];
     if (!state.entry) state.entry = entry;
     return state.entry;
 }
 
 std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const ManifestRow at = core.blobs.row(blob);
-    const char* const name = at.manifest.blob(at.index).name;
+    const char* const name = at.blob().name;
     core.store.events.prepare();
     if (core.store.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
     const Range range(std::string("lazyck compile ") + name);
     {
-        std::unique_lock<std::mutex> lock(core.states.mutex());
-        BlobState& state = core.states.of(blob);  // references into an unordered_map stay valid
+        std::unique_lock<std::mutex> lock(core.states.mutex);
+        BlobState& state = core.states.all[blob];  // references into an unordered_map stay valid
         const std::uint64_t seen = state.attempts;
         while (state.is_busy && state.owner_pid == getpid()) {
             if (state.owner == std::this_thread::get_id()) {
                 fail("lazyck: blob '" + visible(name) + "' was called while this thread compiles it");
             }
-            core.states.wait(lock);
+            core.states.changed->wait(lock);
         }
         if (state.entry) return state.entry;
         const bool is_answered = state.attempts != seen || (state.is_failure_final && state.failed_archs == archs);
@@ -163,8 +162,8 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
     bool is_final = false;
     const auto settle = [&] {
         {
-            const std::lock_guard<std::mutex> guard(core.states.mutex());
-            BlobState& state = core.states.of(blob);
+            const std::lock_guard<std::mutex> guard(core.states.mutex);
+            BlobState& state = core.states.all[blob];
             state.is_busy = false;
             ++state.attempts;
             state.entry = entry;
@@ -172,7 +171,7 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
             state.is_failure_final = is_final;
             state.failed_archs = archs;
         }
-        core.states.notify_all();
+        core.states.changed->notify_all();
     };
     try {
         entry = std::make_shared<const Entry>(make_entry(core, blob, archs, may_go_by_kernel));
@@ -190,7 +189,7 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
 
 bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const auto is_there = [&](const ManifestRow& at) {
-        const std::vector<Strings> entries = archs_of_entries(at.manifest.blob(at.index), archs);
+        const std::vector<Strings> entries = archs_of_entries(at.blob(), archs);
         return std::all_of(entries.begin(), entries.end(), [&](const Strings& each) {
             std::string path;
             return core.store.is_cached(at, each, path);

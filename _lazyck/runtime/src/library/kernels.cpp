@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/lasting.h"
 #include "lazyck_abi.h"
 #include "library/library.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 using Words = std::array<std::uintptr_t, 10>;  // as many as any registration has
 
-// A row of a library's table of wrapped functions, which _lazyck/postbuild/link/handles.py writes.
+// A row of a library's table of wrapped functions, which _lazyck/postbuild/link/stubs.py writes.
 struct Wrapped {
     void* function;
     std::uint32_t argument;  // number of the argument that holds the handle
@@ -40,7 +41,7 @@ struct Image {
 }  // namespace
 
 extern "C" {
-// _lazyck/postbuild/link/handles.py makes the definitions.
+// _lazyck/postbuild/link/stubs.py makes the definitions.
 extern __attribute__((visibility("hidden"))) const Wrapped lazyck_wrapped[];
 extern __attribute__((visibility("hidden"))) Register* const lazyck_registering[];
 // Handles that are ready, each at the place that its address determines. The wrappers' fast path
@@ -96,16 +97,10 @@ struct Registry {
     std::unordered_map<const void*, Place> places;
 };
 
-// The first registration makes the registry. It is never destroyed, because other threads may call
-// to the very end.
-std::atomic<Registry*> g_registry{nullptr};
+Lasting<std::unique_ptr<Registry>> g_registry;
 
 Registry& registry() {
-    Registry* found = g_registry.load(std::memory_order_acquire);
-    if (found != nullptr) return *found;
-    auto made = std::make_unique<Registry>();
-    if (g_registry.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) return *made.release();
-    return *found;
+    return *g_registry.get([] { return std::make_unique<Registry>(); });
 }
 
 std::atomic<const void*>& ready_place(const void* handle) {
@@ -118,11 +113,10 @@ std::uintptr_t call(std::uint32_t role, const Words& w) {
 
 // Returns the source that `module` stands for, or null if it is a module of the GPU runtime itself.
 Source* source_of(std::uintptr_t module) {
-    Registry* const all = g_registry.load(std::memory_order_acquire);
-    if (all == nullptr) return nullptr;
-    const std::lock_guard<std::mutex> guard(all->mutex);
-    const auto found = all->sources.find(module);
-    return found == all->sources.end() ? nullptr : found->second.get();
+    Registry& all = registry();
+    const std::lock_guard<std::mutex> guard(all.mutex);
+    const auto found = all.sources.find(module);
+    return found == all.sources.end() ? nullptr : found->second.get();
 }
 
 // Returns an argument, from where the trampoline saved it.
@@ -206,13 +200,13 @@ void install(Source& source, const void* image, const void* handle) {
 }
 
 void make_ready(const void* handle) {
-    Registry* const all = g_registry.load(std::memory_order_acquire);
+    Registry& all = registry();
     Source* source = nullptr;
     Handle wanted;
-    if (all != nullptr) {
-        const std::lock_guard<std::mutex> guard(all->mutex);
-        const auto found = all->places.find(handle);
-        if (found != all->places.end()) {
+    {
+        const std::lock_guard<std::mutex> guard(all.mutex);
+        const auto found = all.places.find(handle);
+        if (found != all.places.end()) {
             const Registration& registration = found->second.source->registrations[found->second.index];
             if (registration.progress != Progress::done) {
                 source = found->second.source;
@@ -249,10 +243,9 @@ void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
 }
 
 const char* table_of(const std::string& source) {
-    Registry* const all = g_registry.load(std::memory_order_acquire);
-    if (all == nullptr) return "";
-    const std::lock_guard<std::mutex> guard(all->mutex);
-    for (const auto& each : all->sources) {
+    Registry& all = registry();
+    const std::lock_guard<std::mutex> guard(all.mutex);
+    for (const auto& each : all.sources) {
         if (each.second->name == source) return each.second->table;
     }
     return "";

@@ -3,7 +3,7 @@
 //
 // A host unit registers its kernels and variables with the name of its source in the place of
 // device code. The calls that register, and those that take a handle, are wrapped at the link
-// (`--wrap`, _lazyck/postbuild/link/handles.py). Registrations are kept here. At the first use of a
+// (`--wrap`, _lazyck/postbuild/link/stubs.py). Registrations are kept here. At the first use of a
 // handle, its device code is made ready and registered under that very handle, as the registration
 // of a library that is loaded late would be. From then on, the GPU runtime does everything.
 #pragma once

@@ -1,5 +1,3 @@
-#include "library/loader.h"
-
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/auxv.h>
@@ -18,6 +16,7 @@
 #include "base/failure.h"
 #include "lazyck.h"
 #include "lazyck_abi.h"
+#include "library/core.h"
 #include "library/kernels.h"
 #include "platform/messages.h"
 
@@ -202,8 +201,6 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
          {name, "", ""});
 }
 
-}  // namespace
-
 // Loads the file of a blob. A blob that has header state is loaded behind the library and behind
 // other blobs with such state. All of them then use the state of the first one in the list, as when
 // a linker takes the first of several definitions.
@@ -211,48 +208,50 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
 // The blob is put into the list before it is loaded, since no lock is held while the loader works.
 // If another thread loads a blob behind it meanwhile, the loader loads both, and this call then
 // finds the blob loaded.
-void* Loader::open_blob(const ManifestView& manifest, const BlobRow& blob, const Entry& entry, std::string& reason) {
+void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, const Entry& entry,
+                std::string& reason) {
     std::string listed;
     const auto before = [&](const std::string& name) {
         if (!entry.has_header_state) return Strings();
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-        auto place = std::find(m_state_holders.begin(), m_state_holders.end(), name);
-        if (place == m_state_holders.end()) {
-            place = m_state_holders.insert(place, name);
+        const std::lock_guard<std::mutex> guard(core.states.mutex);
+        Strings& holders = core.states.state_holders;
+        auto place = std::find(holders.begin(), holders.end(), name);
+        if (place == holders.end()) {
+            place = holders.insert(place, name);
             listed = name;
         }
-        Strings names(m_state_holders.begin(), place);
+        Strings names(holders.begin(), place);
         const bool is_program = manifest.soname()[0] == '\0';
         if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
         return names;
     };
     const bool is_hip = std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM;
-    NamedCopies* const copies = is_hip ? m_core.store.named_copies.get() : nullptr;
-    void* const handle = entry.file->load(m_core.states.mutex(), before, copies, reason);
+    NamedCopies* const copies = is_hip ? core.store.named_copies.get() : nullptr;
+    void* const handle = entry.file->load(core.states.mutex, before, copies, reason);
     if (handle == nullptr && !listed.empty()) {
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-        m_state_holders.erase(std::remove(m_state_holders.begin(), m_state_holders.end(), listed),
-                              m_state_holders.end());
+        const std::lock_guard<std::mutex> guard(core.states.mutex);
+        Strings& holders = core.states.state_holders;
+        holders.erase(std::remove(holders.begin(), holders.end(), listed), holders.end());
     }
     return handle;
 }
 
 // Loads the file of an entry, and returns the addresses of its functions. `archs` is for messages.
-std::vector<void*> Loader::functions_of(BlobId blob, const Entry& entry, const std::string& archs) {
-    const ManifestRow at = m_core.blobs.row(blob);
-    const BlobRow description = at.manifest.blob(at.index);
+std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, const std::string& archs) {
+    const ManifestRow at = core.blobs.row(blob);
+    const BlobRow description = at.blob();
     const double start = now_seconds();
     std::string reason;
-    void* const handle = open_blob(at.manifest, description, entry, reason);
+    void* const handle = open_blob(core, at.manifest, description, entry, reason);
     if (handle == nullptr) {
         const Subject subject = subject_of(at.manifest, description, archs);
         say(Level::error, "could not load " + subject.words, {"load", subject, now_seconds() - start, "failed"});
         fail("lazyck: cannot load blob '" + visible(description.name) +
-                 "': " + explain_load_error(reason, m_core.blobs.path()),
+                 "': " + explain_load_error(reason, core.blobs.path()),
              {description.name, "", ""});
     }
     introduce_unwinders(handle);
-    check_calls_back(handle, at.manifest, m_core.blobs.path(), description.name);
+    check_calls_back(handle, at.manifest, core.blobs.path(), description.name);
     const std::uintptr_t base = load_base(handle);
     if (!entry.functions.empty() && !has_symbol_at(base, entry.functions[0])) {
         fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +
@@ -267,9 +266,11 @@ std::vector<void*> Loader::functions_of(BlobId blob, const Entry& entry, const s
     return functions;
 }
 
-void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
-    const ManifestRow at = m_core.blobs.row(blob);
-    const BlobRow description = at.manifest.blob(at.index);
+}  // namespace
+
+void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& archs) {
+    const ManifestRow at = core.blobs.row(blob);
+    const BlobRow description = at.blob();
     Event event;
     event.kind = "load";
     event.library = at.manifest.library();
@@ -280,25 +281,28 @@ void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
     event.start = now_seconds();
     std::vector<void*> functions;
     try {
-        functions = functions_of(blob, entry, archs);
+        functions = functions_of(core, blob, entry, archs);
         if (!entry.others.empty()) {
             std::vector<const void*> images = {functions.at(0)};
             for (const Entry& other : entry.others) {
                 event.size += other.file->size();
-                images.push_back(functions_of(blob, other, archs).at(0));
+                images.push_back(functions_of(core, blob, other, archs).at(0));
             }
             const auto mark = std::find_if(images.begin(), images.end(), is_whole_mark);
             const void* const image = mark == images.end() ? join_images(images) : *mark;
             functions.assign(functions.size(), const_cast<void*>(image));
         }
     } catch (...) {
-        forget(blob, entry);
+        // The next call looks again. By then, another file may be in the place of this one.
+        const std::lock_guard<std::mutex> guard(core.states.mutex);
+        BlobState& state = core.states.all[blob];
+        if (state.entry.get() == &entry) state.entry.reset();
         throw;
     }
     bool is_first = false;
     {
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-        BlobState& state = m_core.states.of(blob);
+        const std::lock_guard<std::mutex> guard(core.states.mutex);
+        BlobState& state = core.states.all[blob];
         is_first = !state.is_loaded;
         if (is_first) {
             state.functions = functions;
@@ -307,22 +311,14 @@ void Loader::load(BlobId blob, const Entry& entry, const std::string& archs) {
             state.is_loaded = true;
         }
         // During a record, the first call of each blob must pass through here.
-        if (!m_recorder.is_recording()) store_slots(at, state.functions);
+        if (!core.recorder.is_recording()) store_slots(at, state.functions);
     }
     if (!is_first) return;
-    m_core.store.events.prepare();
+    core.store.events.prepare();
     event.seconds = now_seconds() - event.start;
     const Subject subject = subject_of(at.manifest, description, archs);
     if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
-    m_core.store.events.tell(event, m_core.store.history(at.manifest));
-}
-
-// Drops the entry of a blob, so that the next call looks again. By then, another file may be in the
-// place of the one that could not be loaded.
-void Loader::forget(BlobId blob, const Entry& entry) {
-    const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-    BlobState& state = m_core.states.of(blob);
-    if (state.entry.get() == &entry) state.entry.reset();
+    core.store.events.tell(event, core.store.history(at.manifest));
 }
 
 }  // namespace lazyck::rt

@@ -1,126 +1,253 @@
-#include "library/prefetching.h"
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <map>
+#include <mutex>
+#include <set>
 #include <unordered_set>
 #include <utility>
 
 #include "base/failure.h"
+#include "library/readiness.h"
 #include "platform/messages.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 
 namespace {
 
-using Ids = std::unordered_map<std::string, BlobId>;
+using Clock = std::chrono::steady_clock;
 
-// What is to be made ready, and the seconds that each compile is expected to take (0: unknown).
-struct Plan {
-    std::vector<Wanted> wanted;
-    std::vector<double> seconds;
-};
+double elapsed_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // Returns what a profile names: a blob, or a part of one, whose name begins with the blob's.
-std::optional<Wanted> wanted_by_name(const Blobs& blobs, const std::string& name, const Ids& ids) {
-    const auto found = ids.find(name);
-    if (found != ids.end()) return Wanted{found->second, nullptr, false, "", ""};
-    const std::size_t dot = name.rfind('.');
-    const auto blob = dot == std::string::npos ? ids.end() : ids.find(name.substr(0, dot));
-    if (blob == ids.end()) return std::nullopt;
-    const ManifestRow at = blobs.row(blob->second);
-    if (!at.manifest.has_parts(at.index)) return std::nullopt;
-    return Wanted{blob->second, nullptr, true, name, ""};
+std::optional<Wanted> wanted_by_name(const Blobs& blobs, const std::string& name) {
+    if (const auto found = blobs.find(name)) return Wanted{*found, nullptr, false, "", ""};
+    const auto blob = blobs.find(name.substr(0, name.rfind('.')));
+    if (!blob || !blobs.manifest().has_parts(static_cast<std::uint32_t>(*blob))) return std::nullopt;
+    return Wanted{*blob, nullptr, true, name, ""};
 }
 
-Plan plan_of(const Blobs& library, const std::vector<ProfileRow>& rows) {
-    const Ids ids = library.ids_by_name();
-    std::vector<Wanted> chosen;
+}  // namespace
+
+struct Prefetch::State {
+    State(Core& its_core, Readiness& its_readiness, const std::vector<ProfileRow>& rows);
+
+    Core& core;
+    Readiness& readiness;
+    std::vector<Wanted> wanted;   // what is to be made ready
+    std::vector<double> seconds;  // that each compile is expected to take; 0: the cache is asked when that counts
+    std::unique_ptr<Activity> activity = std::make_unique<Activity>(core.states);  // until the job is over
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    lazyck_progress progress = {};
+    std::string first_error;
+    std::size_t running = 0;  // threads
+    std::size_t next = 0;
+    // The negative of the seconds, so that the longest come first, then in the requested order.
+    std::set<std::pair<double, std::size_t>> to_compile;
+    std::map<std::size_t, Clock::time_point> compiling;  // since when
+    double spent = 0;                                    // on the compiles that are over, in seconds
+    std::size_t compiled = 0;
+    bool is_cancelled = false;
+
+    double left() const;
+    double expected_seconds(const Wanted& each) const;
+    bool make_ready(const Wanted& each, bool may_compile, std::string& error) const;
+    void end_thread();
+};
+
+Prefetch::State::State(Core& its_core, Readiness& its_readiness, const std::vector<ProfileRow>& rows)
+    : core(its_core), readiness(its_readiness) {
     std::vector<BlobId> blobs;
-    std::vector<double> seconds;
+    std::unordered_set<BlobId> whole, by_kernel;
     std::string missing;
     std::size_t missing_count = 0;
+    const auto add = [&](const Wanted& each, double expected) {
+        blobs.push_back(each.blob);
+        wanted.push_back(each);
+        seconds.push_back(expected);
+    };
     for (const ProfileRow& row : rows) {
-        auto found = wanted_by_name(library, row.blob, ids);
+        auto found = wanted_by_name(core.blobs, row.blob);
         if (!found) {
             if (missing_count++ == 0) missing = row.blob;
             continue;
         }
         if (!found->part.empty()) found->line = row.kernel;
-        chosen.push_back(*found);
-        blobs.push_back(found->blob);
-        seconds.push_back(row.seconds);
+        (found->part.empty() ? whole : by_kernel).insert(found->blob);
+        add(*found, row.seconds);
     }
     // A blob whose kernels are named is itself made ready only as far as these kernels need it.
-    std::unordered_set<BlobId> by_kernel;
-    for (const Wanted& each : chosen) {
-        if (!each.part.empty()) by_kernel.insert(each.blob);
-    }
     for (const BlobId blob : by_kernel) {
-        const auto is_own = [&](const Wanted& each) { return each.blob == blob && each.part.empty(); };
-        if (std::any_of(chosen.begin(), chosen.end(), is_own)) continue;
-        chosen.push_back({blob, nullptr, true, "", ""});
-        blobs.push_back(blob);
-        seconds.push_back(0);
+        if (whole.count(blob) == 0) add({blob, nullptr, true, "", ""}, 0);
     }
-    const std::vector<Wanted> here = library.wanted_here(blobs);
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-        chosen[i].archs = here[i].archs;
-        chosen[i].is_called = by_kernel.count(chosen[i].blob) != 0;
+    const std::vector<Wanted> here = core.blobs.wanted_here(blobs);
+    for (std::size_t i = 0; i < blobs.size(); ++i) {
+        wanted[i].archs = here[i].archs;
+        wanted[i].is_called = by_kernel.count(blobs[i]) != 0;
     }
     if (missing_count > 0) {
         say(Level::warn, std::to_string(missing_count) + " of " + std::to_string(rows.size()) +
-                             " blobs to prefetch are not in '" + library.path() + "' (such as '" + visible(missing) +
+                             " blobs to prefetch are not in '" + core.blobs.path() + "' (such as '" + visible(missing) +
                              "'): recorded with another build of it?");
     }
-    return {std::move(chosen), std::move(seconds)};
+    progress.total = wanted.size();
 }
 
-double expected_seconds(Core& core, const Wanted& wanted) {
-    const ManifestRow at = core.blobs.row(wanted.blob);
+Prefetch::Prefetch(Core& core, Readiness& readiness, const std::vector<ProfileRow>& rows, unsigned workers)
+    : m_state(std::make_shared<State>(core, readiness, rows)), m_process(getpid()) {
+    stay_loaded();
+    const std::size_t most = std::max(1U, workers == 0 ? core.store.config.jobs : workers);
+    const std::size_t threads = std::min(m_state->wanted.size(), most);
+    m_state->running = std::max<std::size_t>(1, threads);
+    std::size_t started = 0;
+    while (started < threads && start_thread([state = m_state] { run(state); })) ++started;
+    // With fewer threads, the job takes longer. Without any, all blobs are left to the callers' own
+    // calls.
+    const std::lock_guard<std::mutex> guard(m_state->mutex);
+    while (started++ < std::max<std::size_t>(1, threads)) m_state->end_thread();
+}
+
+// Returns the expected seconds until the job is over, or a negative number if nothing is known. A
+// blob of which nothing is known is expected to take as long as the others on average. Blobs that
+// were not looked up yet are counted as if they had to be compiled.
+double Prefetch::State::left() const {
+    if (progress.is_over != 0) return 0;
+    double known = spent;
+    std::size_t count = compiled;
+    for (const double each : seconds) {
+        known += each;
+        count += each > 0 ? 1 : 0;
+    }
+    const auto expected = [&](std::size_t i) {
+        return seconds[i] > 0 ? seconds[i] : known / static_cast<double>(count);
+    };
+    if (count == 0) return -1;
+    double sum = 0, longest = 0;
+    const auto add = [&](double more) {
+        sum += std::max(0.0, more);
+        longest = std::max(longest, more);
+    };
+    for (std::size_t i = next; i < progress.total; ++i) add(expected(i));
+    for (const auto& each : to_compile) add(expected(each.second));
+    for (const auto& each : compiling) add(expected(each.first) - elapsed_since(each.second));
+    return std::max(longest, sum / static_cast<double>(std::max<std::size_t>(1, running)));
+}
+
+// Returns how long a compile will take, by what the cache knows, or 0.
+double Prefetch::State::expected_seconds(const Wanted& each) const {
+    const ManifestRow at = core.blobs.row(each.blob);
     try {
-        double seconds = 0;
-        const Strings archs = wanted.archs ? *wanted.archs : core.blobs.archs_here(wanted.blob);
-        for (const Strings& one : archs_of_entries(at.manifest.blob(at.index), archs))
-            seconds += core.store.expected_cost(at, one).blob.seconds;
-        return seconds;
+        double sum = 0;
+        const Strings archs = each.archs ? *each.archs : core.blobs.archs_here(each.blob);
+        for (const Strings& one : archs_of_entries(at.blob(), archs))
+            sum += core.store.expected_cost(at, one).blob.seconds;
+        return sum;
     } catch (const std::exception&) {
         return 0;  // the compile will report what is wrong
     }
 }
 
-std::unique_ptr<Prefetch> begin_prefetch(Core& core, Readiness& readiness, const std::vector<ProfileRow>& rows,
-                                         unsigned workers) {
-    Plan plan = plan_of(core.blobs, rows);
-    stay_loaded();
-    const auto wanted = std::make_shared<const std::vector<Wanted>>(std::move(plan.wanted));
-    const auto expect = [&core, wanted](std::size_t i) { return expected_seconds(core, (*wanted)[i]); };
-    const auto work = [&readiness, wanted, activity = std::make_shared<Activity>(core.states)](std::size_t i,
-                                                                                               bool may_compile) {
-        const Wanted& each = (*wanted)[i];
+// Returns false, without an error, if a blob takes a compile and `may_compile` is false.
+bool Prefetch::State::make_ready(const Wanted& each, bool may_compile, std::string& error) const {
+    try {
         if (!may_compile && !readiness.is_at_hand(each)) return false;
         readiness.make_ready(each);
         if (each.part.empty()) readiness.load_parts(each.blob);
         return true;
-    };
-    return std::make_unique<Prefetch>(plan.seconds, workers == 0 ? core.store.config.jobs : workers, work, expect);
+    } catch (const std::exception& e) {
+        error = e.what();
+    } catch (...) {
+        error = "lazyck: unknown error";
+    }
+    return false;
 }
 
-}  // namespace
+// The caller must hold the mutex.
+void Prefetch::State::end_thread() {
+    if (--running == 0) {
+        progress.is_over = 1;
+        activity.reset();
+    }
+    changed.notify_all();
+}
 
-std::unique_ptr<Prefetch> prefetch_names(Core& core, Readiness& readiness, const Strings& names, unsigned workers) {
-    const Ids ids = core.blobs.ids_by_name();
+void Prefetch::run(const std::shared_ptr<State>& state) {
+    std::unique_lock<std::mutex> lock(state->mutex);
+    while (!state->is_cancelled) {
+        const bool is_first_pass = state->next < state->progress.total;
+        if (!is_first_pass && state->to_compile.empty()) break;
+        std::size_t index = state->next;
+        if (is_first_pass) {
+            ++state->next;
+        } else {
+            index = state->to_compile.begin()->second;
+            state->to_compile.erase(state->to_compile.begin());
+            state->compiling.emplace(index, Clock::now());
+        }
+        std::string error;
+        lock.unlock();
+        const Wanted& each = state->wanted[index];
+        const bool is_ready = state->make_ready(each, !is_first_pass, error);
+        const bool needs_compile = !is_ready && error.empty();
+        const bool is_unknown = needs_compile && state->seconds[index] <= 0;
+        const double expected = is_unknown ? state->expected_seconds(each) : 0;
+        lock.lock();
+        if (needs_compile) {
+            if (is_unknown) state->seconds[index] = expected;
+            state->to_compile.emplace(-state->seconds[index], index);
+            continue;
+        }
+        const auto began = state->compiling.find(index);
+        if (began != state->compiling.end()) {
+            state->spent += elapsed_since(began->second);
+            ++state->compiled;
+            state->compiling.erase(began);
+        }
+        ++(is_ready ? state->progress.ready : state->progress.failed);
+        if (!is_ready && state->first_error.empty()) state->first_error = error;
+        state->changed.notify_all();
+    }
+    state->end_thread();
+}
+
+lazyck_progress Prefetch::wait(double seconds, std::string& error) const {
+    if (getpid() != m_process) {
+        error.clear();
+        return {0, 0, 0, 0, 1, 0};
+    }
+    std::unique_lock<std::mutex> lock(m_state->mutex);
+    const auto is_over = [&] { return m_state->progress.is_over != 0; };
+    if (seconds < 0) {
+        m_state->changed.wait(lock, is_over);
+    } else if (seconds > 0) {
+        m_state->changed.wait_for(lock, std::chrono::duration<double>(seconds), is_over);
+    }
+    error = m_state->first_error;
+    lazyck_progress now = m_state->progress;
+    now.left = m_state->left();
+    return now;
+}
+
+void Prefetch::cancel() {
+    if (getpid() != m_process) return;
+    const std::lock_guard<std::mutex> guard(m_state->mutex);
+    m_state->is_cancelled = true;
+}
+
+std::vector<ProfileRow> rows_of_names(const Blobs& blobs, const Strings& names) {
     std::vector<ProfileRow> rows(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) {
-        if (!wanted_by_name(core.blobs, names[i], ids))
-            fail("lazyck: " + core.blobs.path() + " has no blob '" + visible(names[i]) + "'");
+        if (!wanted_by_name(blobs, names[i]))
+            fail("lazyck: " + blobs.path() + " has no blob '" + visible(names[i]) + "'");
         rows[i].blob = names[i];
     }
-    return begin_prefetch(core, readiness, rows, workers);
-}
-
-std::unique_ptr<Prefetch> prefetch_profile(Core& core, Readiness& readiness, const std::string& profile,
-                                           unsigned workers) {
-    return begin_prefetch(core, readiness, read_profile(profile, core.blobs.manifest().library()), workers);
+    return rows;
 }
 
 }  // namespace lazyck::rt

@@ -7,32 +7,21 @@
 
 #include "base/failure.h"
 #include "lazyck_abi.h"
-#include "library/entries.h"
 #include "library/kernels.h"
 #include "platform/caller.h"
 #include "platform/gpu.h"
 #include "platform/messages.h"
 #include "platform/threads.h"
+#include "record/profile.h"
 
 namespace lazyck::rt {
 
 namespace {
 
 constexpr std::size_t k_most_called_together = 4;
-
-// A called blob's need for a job permit. While it exists, other blobs may wait until this one has
-// got a permit.
-class PermitNeed {
- public:
-    PermitNeed(JobPermits& permits, std::string blob) : m_permits(permits), m_blob(std::move(blob)) {}
-    PermitNeed(const PermitNeed&) = delete;
-    PermitNeed& operator=(const PermitNeed&) = delete;
-    ~PermitNeed() { m_permits.needs_none(m_blob); }
-
- private:
-    JobPermits& m_permits;
-    const std::string m_blob;
-};
+// FlashAttention's forward file takes as long as five to six of its kernels one by one, llama.cpp's
+// mmq as five.
+constexpr unsigned k_kernels_for_a_source = 5;
 
 // Throws CompileError if a graph is being recorded. A first call would spoil it, and the program
 // would be told so much later.
@@ -63,22 +52,24 @@ void Readiness::make_ready(const Wanted& wanted) {
         return;
     }
     const ManifestRow at = m_core.blobs.row(wanted.blob);
-    check_no_capture(at.manifest, at.manifest.blob(at.index), m_core.blobs.path());
+    check_no_capture(at.manifest, at.blob(), m_core.blobs.path());
     const Strings archs = wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob);
-    const PermitNeed need(m_core.store.permits, wanted.call.from == nullptr ? "" : at.manifest.blob(at.index).name);
+    // Until this is destroyed, other blobs may wait until the called one has got a job permit.
+    const std::shared_ptr<void> need(
+        nullptr, [&](void*) { m_core.store.permits.needs_none(wanted.call.from == nullptr ? "" : at.blob().name); });
     std::shared_ptr<const Entry> entry = find_entry(m_core, wanted.blob, archs, wanted.is_called);
     if (!entry) {
         begin_siblings(wanted.call);
         entry = obtain_entry(m_core, wanted.blob, archs, wanted.is_called);
     }
-    m_loader.load(wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
+    load_entry(m_core, wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
 void Readiness::make_ready_for_call(const Wanted& wanted) {
     const Activity activity(m_core.states);
     const auto is_obtained = [&] {
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-        return m_core.states.of(wanted.blob).entry != nullptr;
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        return m_core.states.all[wanted.blob].entry != nullptr;
     };
     const bool may_be_late = m_core.store.jit.is_watching() && !is_obtained();
     const double begin = now_seconds();
@@ -92,12 +83,12 @@ void Readiness::report_late(BlobId blob, double seconds) {
     const ManifestRow at = m_core.blobs.row(blob);
     std::string archs;
     {
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-        BlobState& state = m_core.states.of(blob);
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        BlobState& state = m_core.states.all[blob];
         if (!state.entry || state.entry->origin != "compiled" || std::exchange(state.is_reported, true)) return;
         archs = state.archs;
     }
-    const Subject subject = subject_of(at.manifest, at.manifest.blob(at.index), archs);
+    const Subject subject = subject_of(at.manifest, at.blob(), archs);
     say(Level::warn,
         "a call waited " + seconds_text(seconds) + " for the compile of " + subject.words +
             " after warm-up was over (" LAZYCK_ENV_JIT "=warn); add it to the warm-up",
@@ -107,8 +98,8 @@ void Readiness::report_late(BlobId blob, double seconds) {
 bool Readiness::is_at_hand(const Wanted& wanted) {
     if (!wanted.part.empty()) return false;
     {
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-        const BlobState& state = m_core.states.of(wanted.blob);
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        const BlobState& state = m_core.states.all[wanted.blob];
         if (state.entry && (wanted.is_called || !state.entry->is_host_unit)) return true;
         if (state.is_busy) return false;
     }
@@ -120,19 +111,19 @@ bool Readiness::is_at_hand(const Wanted& wanted) {
 // device code.
 const HostUnit* Readiness::loaded_host_unit(BlobId blob) {
     {
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-        const BlobState& state = m_core.states.of(blob);
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        const BlobState& state = m_core.states.all[blob];
         if (!state.entry || !state.entry->is_host_unit) return nullptr;
     }
     const ManifestRow at = m_core.blobs.row(blob);
-    const char* const table = table_of(at.manifest.blob(at.index).name);
+    const char* const table = table_of(at.blob().name);
     return table[0] == '\0' ? nullptr : &m_core.blobs.host_unit_of_blob(blob, table);
 }
 
 void Readiness::load_parts(BlobId blob) {
     std::vector<Wanted> waiting;
     {
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
         const auto found = m_parts_to_load.find(blob);
         if (found == m_parts_to_load.end()) return;
         waiting = std::move(found->second);
@@ -153,8 +144,8 @@ void Readiness::make_part_ready(const Wanted& wanted) {
             const Strings archs = wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob);
             for (const Strings& each : archs_of_entries(kernel.blob(0), archs)) m_core.store.obtain({kernel, 0}, each);
         }
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex());
-        if (!m_core.states.of(wanted.blob).is_loaded) {
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        if (!m_core.states.all[wanted.blob].is_loaded) {
             m_parts_to_load[wanted.blob].push_back(wanted);
             return;
         }
@@ -204,9 +195,9 @@ void Readiness::begin_siblings(const Call& call) {
     if (call.from == nullptr || m_core.store.config.jobs < 2 || m_core.store.jit.is_forbidden()) return;
     for (const Wanted& sibling : m_core.blobs.wanted_here(siblings_of(call))) {
         {
-            const std::lock_guard<std::mutex> guard(m_core.states.mutex());
+            const std::lock_guard<std::mutex> guard(m_core.states.mutex);
             m_begun.insert(m_core.blobs.of_slot(call.slot));
-            if (m_core.states.of(sibling.blob).is_loaded || !m_begun.insert(sibling.blob).second) continue;
+            if (m_core.states.all[sibling.blob].is_loaded || !m_begun.insert(sibling.blob).second) continue;
         }
         stay_loaded();
         const auto name_of = [&](BlobId blob) { return std::string(m_core.blobs.name(blob)); };
@@ -221,6 +212,90 @@ void Readiness::begin_siblings(const Call& call) {
         });
         if (!has_begun) m_core.store.permits.withdraw();
     }
+}
+
+void Readiness::follow(const std::string& path) {
+    std::unordered_map<BlobId, std::vector<BlobId>> neighbours;
+    if (!path.empty()) {
+        for (const auto& each : read_neighbours(path, m_core.blobs.manifest().library())) {
+            const auto blob = m_core.blobs.find(each.first);
+            if (!blob) continue;
+            for (const std::string& name : each.second) {
+                if (const auto other = m_core.blobs.find(name)) neighbours[*blob].push_back(*other);
+            }
+        }
+        stay_loaded();
+    }
+    const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+    m_neighbours = std::move(neighbours);
+    m_expected.clear();
+}
+
+void Readiness::expect_neighbours(BlobId blob) {
+    std::vector<BlobId> neighbours;
+    {
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        const auto found = m_neighbours.find(blob);
+        if (found == m_neighbours.end()) return;
+        neighbours = std::move(found->second);
+        m_neighbours.erase(found);
+    }
+    make_ready_later(m_core.blobs.wanted_here(neighbours));
+}
+
+// A kernel by itself costs most of what the first one of a whole source does: its headers. Whoever
+// has used several kernels may use all of them. So the whole source is compiled in the background
+// once the kernels have cost about as much. A program that stops there has paid at most twice, like
+// someone who rents until the rent has reached the price, and then buys.
+void Readiness::expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels) {
+    {
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        const BlobState& state = m_core.states.all[kernel];
+        if (!state.entry || state.entry->origin != "compiled" || kernels < 2 * k_kernels_for_a_source) return;
+        if (++m_compiled_kernels[whole] != k_kernels_for_a_source) return;
+    }
+    stay_loaded();
+    make_ready_later(m_core.blobs.wanted_here({whole}));
+}
+
+// Makes blobs ready in the background, on one thread.
+void Readiness::make_ready_later(const std::vector<Wanted>& wanted) {
+    {
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        m_expected.insert(m_expected.end(), wanted.begin(), wanted.end());
+        if (m_is_expecting || m_expected.empty()) return;
+        m_is_expecting = true;
+    }
+    if (start_thread([this, activity = std::make_shared<Activity>(m_core.states)] { make_expected_ready(); })) return;
+    const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+    m_is_expecting = false;
+    m_expected.clear();  // without a thread, nothing is made ready
+}
+
+// Makes expected blobs ready, one at a time. A guess may be wrong, so a blob is compiled only where
+// another job permit is left to the calls themselves.
+void Readiness::make_expected_ready() {
+    while (true) {
+        Wanted next;
+        {
+            const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+            m_is_expecting = !m_expected.empty();
+            if (!m_is_expecting) return;
+            next = m_expected.front();
+            m_expected.pop_front();
+        }
+        try {
+            if (is_at_hand(next) || (m_core.store.config.jobs > 1 && !m_core.store.jit.is_forbidden()))
+                make_ready(next);
+        } catch (const std::exception&) {
+            // If a call needs this blob, that call gets the error.
+        }
+    }
+}
+
+void Readiness::after_fork_in_child() {
+    m_expected.clear();
+    m_is_expecting = false;
 }
 
 }  // namespace lazyck::rt

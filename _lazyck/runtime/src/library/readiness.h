@@ -1,21 +1,27 @@
-// Makes blobs and their kernels ready: gets their entries and loads them. While the blob of a call
-// is compiled, it begins to compile the other blobs that the calling function calls.
+// Makes blobs and their kernels ready: gets their entries and loads them. In the background, it makes
+// those ready that the calling function calls besides, and those that are likely to be called next.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "base/lasting.h"
+#include "lazyck.h"
 #include "library/core.h"
-#include "library/loader.h"
 
 namespace lazyck::rt {
 
 class Readiness {
  public:
-    Readiness(Core& core, Loader& loader) : m_core(core), m_loader(loader) {}
+    explicit Readiness(Core& core) : m_core(core) {}
 
     // Makes a blob ready, or the kernel of it that is named. Throws CompileError.
     void make_ready(const Wanted& wanted);
@@ -27,6 +33,18 @@ class Readiness {
     // Returns whether it can be made ready without a compiler, and without waiting for one.
     bool is_at_hand(const Wanted& wanted);
 
+    // Expects, after a blob's first call, those blobs that the profile at `path` shows to follow
+    // it. An empty path ends that. Throws CompileError if the profile cannot be read.
+    void follow(const std::string& path);
+    // Makes ready in the background, at a call of the blob, what is likely to be called next.
+    void expect_neighbours(BlobId blob);
+    // Makes the whole source ready in the background once its kernels have cost about as much.
+    // `kernel` was called, one of `kernels`.
+    void expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels);
+
+    // The mutex of the states is held. The thread that works on what is expected is gone.
+    void after_fork_in_child();
+
  private:
     const HostUnit* loaded_host_unit(BlobId blob);
     void make_part_ready(const Wanted& wanted);
@@ -34,12 +52,50 @@ class Readiness {
 
     std::vector<BlobId> siblings_of(const Call& call);
     void begin_siblings(const Call& call);
+    void make_ready_later(const std::vector<Wanted>& wanted);
+    void make_expected_ready();
 
     Core& m_core;
-    Loader& m_loader;
     std::unordered_map<BlobId, std::vector<Wanted>> m_parts_to_load;  // once their host unit is loaded
     Lasting<std::unordered_map<std::string_view, std::uint32_t>> m_slots_by_name;
-    std::unordered_set<BlobId> m_begun;  // siblings, and the blobs whose calls began them
+    std::unordered_set<BlobId> m_begun;                            // siblings, and the blobs whose calls began them
+    std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;  // of blobs that were not called yet
+    std::deque<Wanted> m_expected;                                 // to be made ready, the likeliest first
+    bool m_is_expecting = false;                                   // a thread works on m_expected
+    std::unordered_map<BlobId, unsigned> m_compiled_kernels;       // number compiled here, by whole source
 };
+
+// Makes the blobs ready that names or a profile list, in the background, with a bounded number of
+// threads.
+class Prefetch {
+ public:
+    // Makes the blobs of `rows` ready on `workers` threads (0: LAZYCK_JOBS). What is cached comes
+    // first, in this order; then what is to be compiled, the longest first as far as the rows or
+    // the cache tell. Blobs that the library does not have, since it was built anew, are left out
+    // with a warning. When this object ends, the threads finish what they are working on and begin
+    // nothing more.
+    Prefetch(Core& core, Readiness& readiness, const std::vector<ProfileRow>& rows, unsigned workers);
+    Prefetch(const Prefetch&) = delete;
+    Prefetch& operator=(const Prefetch&) = delete;
+    ~Prefetch() { cancel(); }
+
+    // Waits until the job is over, at most `seconds` (negative: for ever), and sets `error` to that
+    // of the first blob that failed. In a child made by fork, which has none of the threads, the job
+    // is over at once.
+    lazyck_progress wait(double seconds, std::string& error) const;
+    // Lets no more work begin.
+    void cancel();
+
+ private:
+    struct State;
+
+    static void run(const std::shared_ptr<State>& state);
+
+    std::shared_ptr<State> m_state;
+    pid_t m_process;
+};
+
+// Returns rows for the blobs of these names. Throws CompileError for a name that no blob has.
+std::vector<ProfileRow> rows_of_names(const Blobs& blobs, const Strings& names);
 
 }  // namespace lazyck::rt

@@ -18,7 +18,6 @@
 
 #include "base/failure.h"
 #include "base/numbers.h"
-#include "base/text.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"
@@ -37,7 +36,7 @@ constexpr off_t k_largest_history = 8 << 20;
 constexpr double k_longest_telling = 10, k_longest_last_telling = 1;  // seconds
 constexpr unsigned k_depth_of_history = 2;                            // including the root
 
-std::string history_line(const Event& event, pid_t process, long thread) {
+std::string history_line(const Event& event, long thread) {
     JsonObject line;
     line.add("t", decimal(event.start, 3));
     line.add("s", decimal(event.seconds, 6));
@@ -45,7 +44,7 @@ std::string history_line(const Event& event, pid_t process, long thread) {
     line.add_text("library", event.library);
     line.add_text("blob", event.blob);
     line.add_text("arch", event.arch);
-    line.add("pid", std::to_string(process));
+    line.add("pid", std::to_string(getpid()));
     line.add("tid", std::to_string(thread));
     line.add_text("host", host_name());
     line.add("rank", rank_number());
@@ -181,18 +180,23 @@ std::string trace_line(const Event& event) {
 
 }  // namespace
 
-bool Listener::open() {
+void Events::set_listener(Callback listener) {
+    if (!close_queue(k_longest_telling))
+        fail("lazyck: the previous listener is still handling an event after " + seconds_text(k_longest_telling) +
+             "; it gets no more events. Does it wait for a lock that is held here (in Python, the GIL)?");
     {
         const std::lock_guard<std::mutex> guard(m_queue->mutex);
-        m_queue->is_open = true;
+        m_queue->is_open = listener != nullptr;
+        m_queue->callback = std::make_shared<const Callback>(std::move(listener));
     }
-    ensure_thread();
+    prepare();
     const std::lock_guard<std::mutex> guard(m_queue->mutex);
-    if (!m_queue->has_thread) m_queue->is_open = false;
-    return m_queue->is_open;
+    if (!m_queue->is_open || m_queue->has_thread) return;
+    m_queue->is_open = false;
+    fail_system("cannot start a thread for the listener", EAGAIN);
 }
 
-bool Listener::close(double seconds) {
+bool Events::close_queue(double seconds) {
     std::unique_lock<std::mutex> lock(m_queue->mutex);
     m_queue->is_open = false;
     m_queue->changed.notify_all();
@@ -203,20 +207,7 @@ bool Listener::close(double seconds) {
     return false;
 }
 
-void Listener::post(Message message) {
-    {
-        const std::lock_guard<std::mutex> guard(m_queue->mutex);
-        if (!m_queue->is_open) return;
-        if (m_queue->messages.size() >= k_most_messages) {
-            ++m_queue->dropped;
-            return;
-        }
-        m_queue->messages.push_back(std::move(message));
-    }
-    m_queue->changed.notify_all();
-}
-
-void Listener::ensure_thread() {
+void Events::prepare() {
     {
         const std::lock_guard<std::mutex> guard(m_queue->mutex);
         if (!m_queue->is_open || m_queue->has_thread) return;
@@ -227,13 +218,13 @@ void Listener::ensure_thread() {
     m_queue->has_thread = false;
 }
 
-void Listener::run(const std::shared_ptr<Queue>& queue) {
+void Events::run(const std::shared_ptr<Queue>& queue) {
     std::unique_lock<std::mutex> lock(queue->mutex);
     queue->teller = std::this_thread::get_id();
     while (true) {
         queue->changed.wait(lock, [&] { return !queue->messages.empty() || !queue->is_open; });
         if (queue->messages.empty()) break;
-        const Message message = std::move(queue->messages.front());
+        const auto message = std::move(queue->messages.front());
         queue->messages.pop_front();
         const std::size_t dropped = std::exchange(queue->dropped, 0);
         queue->is_telling = true;
@@ -251,58 +242,38 @@ void Listener::run(const std::shared_ptr<Queue>& queue) {
     queue->changed.notify_all();
 }
 
-// The parent's thread does not exist in the child, and the parent reports the events that were
-// still queued.
-void Listener::after_fork_in_child() {
-    const bool was_open = m_queue->is_open;
-    static_cast<void>(new std::shared_ptr<Queue>(m_queue));  // leaked, since its waiters are gone
-    m_queue = std::make_shared<Queue>();
-    m_queue->is_open = was_open;
+// Messages are delivered in order.
+void Events::post(bool has_ended, const Event& event) {
+    const std::lock_guard<std::mutex> guard(m_queue->mutex);
+    if (!m_queue->is_open) return;
+    if (m_queue->messages.size() >= k_most_messages) {
+        ++m_queue->dropped;
+        return;
+    }
+    m_queue->messages.emplace_back([callback = m_queue->callback, has_ended, event] { (*callback)(has_ended, event); });
+    m_queue->changed.notify_all();
 }
 
-void Trace::add(const Event& event) {
-    if (m_path.empty()) return;
+void Events::trace(const Event& event) {
+    if (m_trace.empty()) return;
     const bool is_named = m_is_process_named.exchange(true);
     const std::string lines = (is_named ? "" : naming_line() + ",\n") + trace_line(event);
     // Only the first wait for a stopped process is long.
     const auto patience = m_has_warned ? k_pause_for_trace : k_wait_for_trace;
-    const std::string problem = append_to_trace(m_path, lines, patience);
+    const std::string problem = append_to_trace(m_trace, lines, patience);
     if (problem.empty()) return;
     if (!is_named) m_is_process_named = false;
-    if (!m_has_warned.exchange(true)) say(Level::warn, "cannot write the trace '" + m_path + "': " + problem);
-}
-
-void Events::set_listener(Callback listener) {
-    if (!m_listener.close(k_longest_telling))
-        fail("lazyck: the previous listener is still handling an event after " + seconds_text(k_longest_telling) +
-             "; it gets no more events. Does it wait for a lock that is held here (in Python, the GIL)?");
-    auto made = listener ? std::make_shared<const Callback>(std::move(listener)) : nullptr;
-    const bool is_wanted = made != nullptr;
-    {
-        const std::lock_guard<std::mutex> guard(m_mutex);
-        m_callback = std::move(made);
-    }
-    if (is_wanted && !m_listener.open()) fail_system("cannot start a thread for the listener", EAGAIN);
-}
-
-void Events::post(bool has_ended, const Event& event) {
-    std::shared_ptr<const Callback> callback;
-    {
-        const std::lock_guard<std::mutex> guard(m_mutex);
-        callback = m_callback;
-    }
-    if (callback) m_listener.post([callback, has_ended, event] { (*callback)(has_ended, event); });
+    if (!m_has_warned.exchange(true)) say(Level::warn, "cannot write the trace '" + m_trace + "': " + problem);
 }
 
 void Events::tell(const Event& event, const std::string& history) {
-    const bool is_load = std::strcmp(event.kind, "load") == 0;
-    m_trace.add(event);
-    bool is_time = !is_load;
+    trace(event);
+    bool is_time = std::strcmp(event.kind, "load") != 0;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         if (!history.empty()) {
             m_history = history;
-            m_pending.push_back({event, getpid(), thread_number()});
+            m_pending.emplace_back(event, thread_number());
             is_time |= m_pending.size() >= k_most_pending;
         }
     }
@@ -311,49 +282,42 @@ void Events::tell(const Event& event, const std::string& history) {
 }
 
 void Events::flush() {
-    std::vector<Pending> pending;
+    std::vector<std::pair<Event, long>> pending;
     std::string lines, history;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         pending.swap(m_pending);
         history = m_history;
     }
-    for (const Pending& each : pending) lines += history_line(each.event, each.process, each.thread);
+    for (const auto& [event, thread] : pending) lines += history_line(event, thread);
     if (!lines.empty()) append_history(history, lines);
 }
 
 void Events::close() {
     flush();
-    m_listener.close(k_longest_last_telling);
+    close_queue(k_longest_last_telling);
 }
 
 void Events::before_fork() {
     m_mutex.lock();
-    m_listener.before_fork();
+    m_queue->mutex.lock();
 }
 
 void Events::after_fork_in_parent() {
-    m_listener.after_fork_in_parent();
+    m_queue->mutex.unlock();
     m_mutex.unlock();
 }
 
 void Events::after_fork_in_child() {
-    m_listener.after_fork_in_child();
+    // The parent's thread does not exist in the child, and the parent reports the events that were
+    // still queued.
+    const auto& parents = *new std::shared_ptr<Queue>(m_queue);  // leaked, since its waiters are gone
+    m_queue = std::make_shared<Queue>();
+    m_queue->callback = parents->callback;
+    m_queue->is_open = parents->is_open;
     m_pending.clear();
-    m_trace.after_fork_in_child();
+    m_is_process_named = false;
     m_mutex.unlock();
-}
-
-Span::Span(Events& events, Event event, std::string history)
-    : m_events(events), m_event(std::move(event)), m_history(std::move(history)) {
-    m_event.start = now_seconds();
-    m_event.has_failed = true;
-    m_events.begin(m_event);
-}
-
-Span::~Span() {
-    m_event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - m_start).count();
-    m_events.tell(m_event, m_history);
 }
 
 }  // namespace lazyck::rt

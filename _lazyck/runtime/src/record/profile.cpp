@@ -70,10 +70,8 @@ std::vector<ProfileRow> rows_in(const std::string& path, const std::string& libr
         if (columns.size() > 1 && !columns[1].empty() && columns[1] != library) continue;
         ProfileRow row;
         row.blob = columns[0];
-        row.library = library;
         row.order = static_cast<unsigned>(rows.size() + 1);
         if (columns.size() >= k_columns) {
-            row.archs = columns[2];
             row.order = static_cast<unsigned>(std::strtoul(columns[3].c_str(), nullptr, 10));
             row.calls = std::strtoul(columns[4].c_str(), nullptr, 10);
             row.seconds = number_in(columns[5]).value_or(0);

@@ -263,7 +263,7 @@ class Compilation {
     }
 
     // Returns whether `argv` is a command of `lazyck-unit` that asks for what was made of a text
-    // (units/src/asking.h).
+    // (units/src/units.h).
     bool asks(const Strings& argv) const {
         if (!m_store.config.has_text_keys || !m_values.launcher.empty() || argv.size() < 2) return false;
         return argv[1] == "kernel" || argv[1] == "hip-kernel" || argv[1] == "entry" || argv[1] == "hip-text";

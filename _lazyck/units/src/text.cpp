@@ -1,10 +1,6 @@
-#include "tokens.h"
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "text.h"
+
+#include <vector>
 
 namespace lazyck::units {
 
@@ -54,7 +50,7 @@ void Tokens::skip_space() {
         const char c = m_text[m_at];
         if (c == '#' && is_at_line_start()) {
             const std::size_t end = std::min(m_text.find('\n', m_at), m_text.size());
-            read_marker(m_text.substr(m_at, end - m_at));
+            if (const auto file = marked_file(m_text.substr(m_at, end - m_at))) m_is_in_source = *file == m_source;
             m_at = end;
         } else if (is_space(c) || c == '\\') {
             ++m_at;
@@ -72,14 +68,11 @@ bool Tokens::is_at_line_start() const {
     return true;
 }
 
-// Reads a line marker: # 12 "file" 2
-void Tokens::read_marker(std::string_view line) {
-    const std::size_t digit = line.find_first_of("0123456789");
-    const std::size_t open = line.find('"');
-    if (digit == std::string_view::npos || open == std::string_view::npos || digit > open) return;
-    if (line.find_first_not_of("# \tline0123456789") != open) return;
-    const std::size_t close = line.rfind('"');
-    m_is_in_source = line.substr(open + 1, close - open - 1) == m_source;
+std::optional<std::string_view> marked_file(std::string_view line) {
+    const std::size_t open = line.find('"'), close = line.rfind('"');
+    const bool is_marker = begins_with(line, "#") && open != close && line.find_first_of("0123456789") < open &&
+                           line.find_first_not_of("# \tline0123456789") == open;
+    return is_marker ? std::optional(line.substr(open + 1, close - open - 1)) : std::nullopt;
 }
 
 void Tokens::skip_quoted(char quote) {
