@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from _lazyck.config import environment
 from _lazyck.remote import helper
-from _lazyck.remote.caller import Caller
+from _lazyck.remote.helper import Caller
 
 
 def main() -> NoReturn:

@@ -62,6 +62,11 @@ class Place:
         return self.name.rpartition("-")[0]
 
     @property
+    def cost_key(self) -> tuple[str, str, str]:
+        """What `_lazyck.costs` records the costs of the entry under: library, blob and archs."""
+        return self.library, self.blob, self.archs
+
+    @property
     def digest(self) -> str:
         """The first digits of the blob's digest."""
         return self.name.rpartition("-")[2].partition(".")[0]

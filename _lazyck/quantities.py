@@ -14,7 +14,7 @@ _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 def size_of(text: str) -> int | None:
     """Return the bytes of a size such as `20G`, `1.5 GB`, `512MiB`, `7B` or `0`, in powers of 1024,
-    or None for anything else. The runtime's `size_in` (base/numbers.h) reads the same grammar."""
+    or None for anything else. The runtime's `size_in` (base/text.h) reads the same grammar."""
     found = _SIZE.fullmatch(text)
     if not found or (not found[2] and float(found[1]) != 0):  # a bare 20 could mean anything
         return None
@@ -24,7 +24,7 @@ def size_of(text: str) -> int | None:
 
 def seconds_of(text: str) -> float | None:
     """Return a number of seconds such as `90` or `0.5`, or None for anything else. The runtime
-    reads the same grammar (`seconds_in` of runtime/src/base/numbers.h)."""
+    reads the same grammar (`seconds_in` of runtime/src/base/text.h)."""
     seconds = float(text) if _SECONDS.fullmatch(text) else math.inf
     return seconds if seconds <= abi.LONGEST_SECONDS else None
 
@@ -47,7 +47,7 @@ def parse_age(text: str, what: str) -> int:
 
 def show_size(count: float) -> str:
     """Return a size in bytes as text such as `1.5 GB`, in powers of 1024 as `ls -h` counts. The
-    runtime's `size_text` (base/numbers.h) and `bytes` of report/page.js show sizes alike."""
+    runtime's `size_text` (base/text.h) and `bytes` of report/page.js show sizes alike."""
     unit = 0
     while count >= 999.5 and unit < 4:
         count /= 1024

@@ -16,10 +16,9 @@ from _lazyck.prebuild.plan import Job, Plan
 from _lazyck.prebuild.progress import State
 from _lazyck.prebuild.run import Request, build_on
 from _lazyck.quantities import show_seconds
-from _lazyck.remote.caller import Caller
 from _lazyck.remote.down import ALL, Memory
 from _lazyck.remote.entry_name import EntryName
-from _lazyck.remote.helper import FETCHED
+from _lazyck.remote.helper import FETCHED, Caller
 from _lazyck.remote.tiers import read_times
 
 COMPILER_LOG = "compiler.log"
@@ -91,7 +90,7 @@ def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) ->
     began = time.monotonic()
     place = Path.cwd() / _CACHE
     entry = Entry(
-        wanted.blob, wanted.archs, wanted.entry.archs, place / abi.CACHE_VERSION / wanted.entry.name, False,
+        wanted.blob, wanted.archs, wanted.entry.place.archs, place / abi.CACHE_VERSION / wanted.entry.name, False,
         wanted.entry.key_id, wanted.entry.name,
     )  # fmt: skip
     plan = Plan((entry,), (Job(entry, wanted.expected or None),))
@@ -126,10 +125,10 @@ def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None
     if word != "kept":
         caller.say("miss")
         return
-    e = wanted.entry
+    key = wanted.entry.place.cost_key
     with contextlib.suppress(OSError, LazyckError):
-        if took := read_last(entry.root, e.library, e.blob, e.archs):
-            keep_guess(wanted.cache, e.library, e.blob, e.archs, *took)  # for the caller's next compile
+        if took := read_last(entry.root, *key):
+            keep_guess(wanted.cache, *key, *took)  # for the caller's next compile
 
 
 def parse(words: Sequence[str]) -> Wanted:

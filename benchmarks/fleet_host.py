@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fleet_model import Fleet
 
 Steps = Generator[simpy.Event, Any, Any]
-# _lazyck/runtime/src/library/speculation.cpp: k_kernels_for_a_source
+# _lazyck/runtime/src/library/readiness.cpp: k_kernels_for_a_source
 KERNELS_FOR_A_SOURCE = 5
 MOST_FAILURES = 3  # _lazyck/remote/lease.py
 

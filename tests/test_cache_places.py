@@ -322,7 +322,7 @@ def test_what_was_not_verified_is_neither_pushed_nor_published(
         assert (done.done, len(done.refused)) == ((), 2)
     assert not list((tmp_path / "shared").rglob("*"))
     assert len(exchange.push(share(env), items, None).done) == 2
-    found = [Entry(i.entry.blob, (), "", i.path, False, i.entry.key_id, i.entry.name) for i in items]
+    found = [Entry(i.entry.place.blob, (), "", i.path, False, i.entry.key_id, i.entry.name) for i in items]
     shutil.rmtree(cache)
     cache.mkdir(mode=0o700)
     monkeypatch.setattr(sweep, "verify", lambda *_: {})

@@ -13,7 +13,7 @@ import pytest
 from support import REPOSITORY
 
 import lazyck
-from _lazyck import abi
+from _lazyck import abi, library
 from _lazyck.postbuild.reasons import Kind
 from _lazyck.toolchains import ALL
 
@@ -122,6 +122,9 @@ def test_the_reference_has_every_declaration_of_the_c_interface() -> None:
 
 def test_the_python_reference_is_of_all_that_the_package_offers() -> None:
     assert "::: lazyck\n" in DOCS["python-api.md"]
+    own = {name for name, each in vars(library).items() if getattr(each, "__module__", "") == "lazyck"}
+    assert own - {"_each"} == set(lazyck.__all__)
+    assert sorted(lazyck.__all__) == lazyck.__all__
     for name in lazyck.__all__:
         assert getattr(lazyck, name).__doc__, name
     for owner in (lazyck.Library, lazyck.Prefetch):

@@ -79,7 +79,7 @@ def test_every_module_imports_only_what_stands_below_it() -> None:
 def test_every_room_of_the_runtime_includes_only_what_stands_below_it() -> None:
     wrong = []
     files = [f for f in SOURCES.rglob("*") if f.is_file() and f.parent != SOURCES]
-    assert len(files) > 100
+    assert len(files) > 50
     for file in files:
         here = ROOMS.index(file.parent.name)
         for name in re.findall(r'#include "(.+)"', file.read_text()):

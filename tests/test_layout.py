@@ -37,7 +37,7 @@ def test_the_path_of_an_entry_says_what_the_runtime_made_it_for(tmp_path: Path, 
     assert (place.is_entry, place.is_log) == (True, False)
     assert (Place.of(log_of(path)).is_entry, Place.of(log_of(path)).is_log) == (False, True)
     name = EntryName(row["key"], row["entry"])
-    assert (name.library, name.archs, name.blob) == (place.library, place.archs, place.blob)
+    assert name.place == place
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_path_of_an_entry_says_what_the_runtime_made_it_for(tmp_path: Path, 
 def test_what_is_no_entry_is_refused_as_a_name_in_a_remote(name: str) -> None:
     with pytest.raises(FormatError):
         EntryName("0" * 32, name)
-    assert EntryName("0" * 32, "lib/any-g++/add-0123456789abcdef.so").blob == "add"
+    assert EntryName("0" * 32, "lib/any-g++/add-0123456789abcdef.so").place.blob == "add"
 
 
 def test_files_that_belong_to_an_entry_are_known_by_their_ends() -> None:

@@ -12,7 +12,7 @@ from support import Lazyck
 from _lazyck.costs import Costs, read_costs
 from _lazyck.errors import UsageError
 from _lazyck.prebuild.entries import Entry
-from _lazyck.prebuild.forecast import forecast, gather, render, total
+from _lazyck.prebuild.forecast import Fleet, Task, forecast, gather, least, makespan, render, schedule, total
 from _lazyck.prebuild.plan import (
     Failure,
     Outcome,
@@ -24,7 +24,6 @@ from _lazyck.prebuild.plan import (
     render_outcome,
     render_plan,
 )
-from _lazyck.prebuild.schedule import Fleet, Task, least, makespan, schedule
 
 GIB = 1 << 20  # in KiB
 

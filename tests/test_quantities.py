@@ -44,7 +44,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("sizes")
     (where / "lazyck_abi.h").write_text(abi.render_header())
     (where / "main.cpp").write_text(
-        '#include <cstdio>\n#include <cstdlib>\n#include <string>\n#include "base/numbers.h"\n'
+        '#include <cstdio>\n#include <cstdlib>\n#include <string>\n#include "base/text.h"\n'
         "using namespace lazyck::rt;\n"
         "int main(int argc, char** argv) {\n"
         "    const std::string verb = argv[1];\n"
@@ -60,7 +60,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "    }\n"
         "}\n"
     )
-    sources = [str(where / "main.cpp"), str(SOURCES / "base/numbers.cpp")]
+    sources = [str(where / "main.cpp"), *(str(SOURCES / "base" / name) for name in ("hash.cpp", "text.cpp"))]
     argv = [HERE.cxx, "-std=c++17", "-iquote", str(SOURCES), "-I", str(where), *sources, "-o", str(where / "ask")]
     subprocess.run(argv, check=True)
     return where / "ask"
@@ -114,7 +114,7 @@ def test_sizes_are_put_into_words_in_one_place_of_each_language() -> None:
     unit = re.compile(r"""(?<!"")[}"] ?[kKMGT]i?B\b""")  # a unit behind a value: "{n} MB", + " MB"
     files = [p for p in (REPOSITORY / "_lazyck").rglob("*") if p.suffix in (".py", ".js", ".cpp", ".h", ".c")]
     found = {p.name for p in files for line in p.read_text().splitlines() if unit.search(line.partition("//")[0])}
-    assert found == {"numbers.cpp", "page.js"}
+    assert found == {"text.cpp", "page.js"}
 
 
 def test_ages_and_times_as_users_write_and_read_them() -> None:

@@ -63,7 +63,7 @@ class _Puller:
                     bad[e.name] = f"{e.name}: {problem}"
                 else:
                     publish(stage, root, e.name)
-                    keep_guess(root, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
+                    keep_guess(root, *e.place.cost_key, record.seconds, record.peak_kib)
             return [self._refused(bad[o.done[0]]) if o.done and o.done[0] in bad else o for o in outcomes]
 
     def _ask(self, item: Item) -> Outcome:
@@ -162,7 +162,7 @@ def _send(remote: Remote, item: Item) -> Outcome:
     e, root = item.entry, root_of(item.path)
     took, making = None, None
     with contextlib.suppress(OSError):
-        took = read_last(root, e.library, e.blob, e.archs)
+        took = read_last(root, *e.place.cost_key)
     with contextlib.suppress(OSError, RefusedError), opened_in(root, log_of(item.path)) as log:
         making = read_making(log)
     try:

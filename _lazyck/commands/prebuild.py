@@ -24,7 +24,6 @@ from _lazyck.prebuild import blob_names, forecast, listing, output, plan, progre
 from _lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
 from _lazyck.prebuild.preambles import make_preambles
 from _lazyck.prebuild.run import Local, Request, build_on
-from _lazyck.prebuild.schedule import Fleet
 from _lazyck.quantities import counted, parse_size
 from _lazyck.terminal import say
 
@@ -307,7 +306,7 @@ def plan_command(
     kib = parse_size(memory, "--memory") // 1024 if memory else None
     found = named.entries(tool(env), named.select(), env)
     work = forecast.gather(found, read_known_costs(found, env), from_scratch)
-    each = [forecast.forecast(work, Fleet(n, parallel_compiles(jobs, env), kib)) for n in workers]
+    each = [forecast.forecast(work, forecast.Fleet(n, parallel_compiles(jobs, env), kib)) for n in workers]
     click.echo((forecast.to_json if as_json else forecast.render)(work, each).rstrip("\n"))
 
 

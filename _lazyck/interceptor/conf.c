@@ -147,12 +147,11 @@ bool load_conf(Conf* conf, const char* path) {
     while (at < end) {
         const char *key = next_text(&at, end), *number = next_text(&at, end);
         if (!number) return false;
-        List values = {0};
-        for (size_t left = strtoul(number, NULL, 10); left; left--) {
-            const char* value = next_text(&at, end);
-            if (!value) return false;
-            push(&values, value);
-        }
+        size_t count = strtoul(number, NULL, 10);
+        List values = {allocate((count + 1) * sizeof(char*)), count, count + 1};
+        for (size_t i = 0; i < count; i++)
+            if (!(values.v[i] = (char*)next_text(&at, end))) return false;
+        values.v[count] = NULL;
 #define LAZYCK_TAKE_TEXT(name) \
     if (values.n && !strcmp(key, #name)) conf->name = values.v[0];
 #define LAZYCK_TAKE_LIST(name) \

@@ -3,7 +3,7 @@
 // list of first headers is kept in the tmp dir, because hundreds of blobs begin with the same
 // headers.
 //
-//   kept   := magic key_size:u64 rows_size:u64 key row*        row := stamp path NUL
+//   kept   := magic key_size:u64 key rows_size:u64 row*        row := stamp path NUL
 //   key    := working directory, directories, first headers, each with its kind
 //           | working directory, the question to the compiler, its variables, the source's
 //             directory and directives
@@ -196,10 +196,10 @@ static Buffer render(const Search* s, const Buffer* key) {
         append(&rows, &h->stamp, sizeof h->stamp);
         append_whole(&rows, h->path);
     }
-    uint64_t sizes[] = {key->n, rows.n};
     append(&b, k_magic, sizeof k_magic);
-    append(&b, sizes, sizeof sizes);
+    append(&b, &key->n, sizeof key->n);
     append(&b, key->data, key->n);
+    append(&b, &rows.n, sizeof rows.n);
     append(&b, rows.data, rows.n);
     return b;
 }
@@ -208,21 +208,24 @@ static Buffer render(const Search* s, const Buffer* key) {
 // since.
 static bool recall(Search* s, const char* file, const Buffer* key) {
     char* data;
-    size_t size, begin = render(&(Search){0}, key).n;
-    if (!read_file(file, &data, &size) || size < begin) return false;
+    size_t size, rows;
     Search kept = {0};
-    for (const char *at = data + begin, *end = data + size; at < end; at += strlen(at) + 1) {
-        Stamp before;
-        if ((size_t)(end - at) < sizeof before) return false;
-        memcpy(&before, at, sizeof before);
-        at += sizeof before;
-        Header header = {.path = (char*)at};
-        if (!stamp_of(at, &header.stamp)) return false;
-        header.stamp.is_system = before.is_system;
+    Buffer begin = render(&kept, key);  // it ends with the size of no rows
+    if (!read_file(file, &data, &size) || size < begin.n) return false;
+    memcpy(&rows, data + begin.n - sizeof rows, sizeof rows);
+    if (memcmp(data, begin.data, begin.n - sizeof rows) || rows != size - begin.n) return false;
+    for (const char *at = data + begin.n, *end = data + size; at < end; at += strlen(at) + 1) {
+        Header header = {0};
+        Stamp now;
+        if ((size_t)(end - at) < sizeof now) return false;
+        memcpy(&header.stamp, at, sizeof now);
+        at += sizeof now;
+        header.path = (char*)at;
+        if (!stamp_of(at, &now)) return false;
+        now.is_system = header.stamp.is_system;
+        if (memcmp(&now, &header.stamp, sizeof now)) return false;
         append(&kept.found, &header, sizeof header);
     }
-    Buffer now = render(&kept, key);
-    if (now.n != size || memcmp(now.data, data, size)) return false;
     s->found = kept.found;
     return true;
 }

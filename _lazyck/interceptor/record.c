@@ -85,15 +85,11 @@ Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict,
 }
 
 static void append_field(Buffer* b, const char* text) {
+    static const char k_special[] = "\t\n\\", k_letters[] = "tn\\";
     for (const char* p = text && *text ? text : "-"; *p; p++) {
-        if (*p == '\t')
-            append_text(b, "\\t");
-        else if (*p == '\n')
-            append_text(b, "\\n");
-        else if (*p == '\\')
-            append_text(b, "\\\\");
-        else
-            append(b, p, 1);
+        const char* special = strchr(k_special, *p);
+        if (special) append_text(b, "\\");
+        append(b, special ? &k_letters[special - k_special] : p, 1);
     }
 }
 

@@ -127,8 +127,8 @@ static bool is_asked_for_its_steps(const Conf* conf) {
            !fnmatch("*/CMakeFiles/*/CompilerId*", cwd, 0);
 }
 
-// Returns a line of nvcc's output. The first word of a step, `#$ "/usr/bin"/g++ …`, is replaced by a
-// shim's path if it is a host compiler.
+// Returns a line of nvcc's output. The first word of a step, `#$ "/usr/bin"/g++ …`, is replaced by
+// a shim's path if it is a host compiler.
 static const char* with_shim(const Conf* conf, const char* line) {
     Buffer word = {0};
     if (strncmp(line, "#$ ", 3)) return line;

@@ -197,7 +197,7 @@ def replace_program(program: Path, target: Path) -> None:
 
 def install_conf(directory: Path, name: str, shim: ShimConf, shared: SharedConf) -> Path:
     """Write a configuration without a program of its own, and return its path."""
-    path = directory / lookup.CONF_DIR / f"{name}.conf"
+    path = lookup.conf_of(str(directory / name))
     write_if_different(path, render(shim, shared))
     return path
 

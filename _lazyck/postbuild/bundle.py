@@ -46,17 +46,13 @@ _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Places:
-    """Says which directories are the toolchain's or the system's, and which shim home stands for
-    which real one.
-
-    `held` names every file of the bundle and every directory above one, down from `prefix`.
-    """
+    """Says which directories are a toolchain's or the system's, and which home shims stand for."""
 
     home: str
     shim_homes: Mapping[str, str]
     library: str
     prefix: str = "/"
-    held: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()  # every file of the bundle, and every directory above one, down from `prefix`
 
     @cached_property
     def _foreign(self) -> tuple[str, ...]:
@@ -294,8 +290,7 @@ def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str
 
 
 def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[bytes, int]:
-    """Lay out the bundle of a library at `root`. `files` maps a place in the bundle to the file
-    that goes there.
+    """Lay out the bundle of a library at `root`. `files` maps a place to the file that goes there.
 
     The file `contents` has the digest of each file, for the runtime
     (runtime/src/bundle/contents.cpp has the grammar), and the manifest has the digest of that list.
@@ -352,8 +347,7 @@ class Apart:
 
 
 def deploy(own: Path, target: Path) -> None:
-    """Put a copy of `own`, the part of a bundle that is one library's, at `target`, in the place of
-    an older one.
+    """Put a copy of `own`, one library's part of a bundle, at `target`, in place of an older one.
 
     The copy is to be shipped, so its thousands of sources and headers are one file: a wheel or a
     layer of an image compresses each file by itself, and installing many small ones takes long. The

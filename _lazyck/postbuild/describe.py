@@ -66,8 +66,7 @@ def describe(
 ) -> Description:
     """Return the manifest of the library and what its bundle holds. `contents` knows files that
     were read before. `program` compiles the kernels of host `units`, each given with what its
-    source reads. `way` is the object through which blobs reach a built-in GPU runtime, or the
-    library's wrappers of one. It is None if there is no such object."""
+    source reads. By the object `way` blobs reach a built-in GPU runtime, or wrappers of one."""
     lazy, owned, settings, machine = settled.lazy, settled.owned, job.settings, job.inputs.machine
     soname = job.soname(owned)
     every = [*lazy, *units.values()]
@@ -260,9 +259,8 @@ def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, 
 def unique_names(blobs: Sequence[tuple[CompileCommand, Recipe]], prefix: str) -> list[str]:
     """Return a name for each blob: its stem, with a short digest if several blobs have that stem.
 
-    The digest is of the source's place. If one source is compiled in several ways, the digest also
-    covers the options in which these differ. So a name stays the same from build to build and from
-    machine to machine.
+    The digest is of the source's place and, if one source is compiled in several ways, the options
+    in which these differ. So a name is the same in each build and on each machine.
     """
     by_stem: dict[str, dict[str, list[Recipe]]] = {}
     for blob, recipe in blobs:

@@ -223,12 +223,9 @@ def pulled(parts: Sequence[Part], wanted: Iterable[str], defined: Iterable[str])
 
 
 class Members:
-    """Tells which blobs of static archives nothing in a link needs. An ahead-of-time library does
-    not contain these.
-
-    Only its compile could tell exactly what a lazy blob needs, so everything that its text may
-    refer to counts as needed.
-    """
+    """Tells which blobs of static archives nothing in a link needs: an ahead-of-time library lacks
+    them. Only a compile could tell exactly what a lazy blob needs, so everything that its text may
+    refer to counts as needed."""
 
     def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: Symbols, mentions: Mentions) -> None:
         self._inputs, self._found, self._mentions = inputs, found, mentions

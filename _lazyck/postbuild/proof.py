@@ -1,5 +1,4 @@
-"""Proves that a bundle is complete: preprocesses each group of blobs again, by its recipe, from the
-bundle alone.
+"""Proves that a bundle is complete: preprocesses each group of blobs by its recipe, from it alone.
 
 The probe's list of headers comes from the compiler, but it can lack some. GCC takes two files of
 equal size, time and contents for one file if they say `#pragma once`. Clang takes two names of one
@@ -22,14 +21,7 @@ from _lazyck import abi, proc
 from _lazyck.config import environment
 from _lazyck.files import digest, encode, write_atomic
 from _lazyck.manifest import BlobRecord, Recipe
-from _lazyck.postbuild.bundle import (
-    HEADER_PATH,
-    Contents,
-    Places,
-    absolute,
-    header_directories,
-    inside,
-)
+from _lazyck.postbuild.bundle import HEADER_PATH, Contents, Places, absolute, header_directories, inside
 from _lazyck.postbuild.cxx.includes import asked_names, included_by
 from _lazyck.postbuild.describe import Description
 from _lazyck.postbuild.job import LinkJob

@@ -1,5 +1,4 @@
-"""Lists every reason why a source is eager, each with what it says of the source and what to change
-in it.
+"""Lists every reason why a source is eager, with what it says of the source and what to change.
 
 A reason is kept as its kind and what it is about, in the manifest too. Sentences and advice are
 made where they are shown, so that sources of one kind can be reported together.

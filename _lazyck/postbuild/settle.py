@@ -241,8 +241,7 @@ class Settler:
         self._members = Members(job.inputs, probed, found, mentions)
 
     def settle(self, eager: Mapping[CompileCommand, Reason], needed: frozenset[str]) -> Settled:
-        """Return what is lazy if the blobs in `eager` (blob to reason) are not, and blobs need the
-        symbols `needed`.
+        """Return what is lazy if `eager` (blob to reason) is not, and blobs need symbols `needed`.
 
         Eager blobs are real objects: what they leave undefined can make another blob needed. So
         they are compiled in rounds. The first round has those that had to be eager, later ones have

@@ -1,9 +1,6 @@
-"""Keeps in the tmp dir, by content, what compiling taught about blobs. All links of a build and the
-next build share it.
-
-Links of one build run in parallel, and two may write one file. So files appear whole, by a rename,
-and losing is success. Nothing here is needed: whatever is gone or damaged is found out again by a
-compiler.
+"""Keeps in the tmp dir, by content, what compiling taught about blobs, for all links of a build and
+the next build. Links of one build run in parallel, and two may write one file. So files appear
+whole, by a rename, and losing is success. What is gone or damaged is found out by a compiler again.
 """
 
 import contextlib

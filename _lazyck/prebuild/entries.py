@@ -5,7 +5,7 @@ import contextlib
 import json
 import platform
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,8 @@ class Entry:
 
     @property
     def cost_key(self) -> tuple[str, str, str]:
-        """Return library, blob and archs as `_lazyck.costs` has them, and as the file's own name
-        spells them."""
-        place = Place.of(self.path)
-        return place.library, place.blob, place.archs
+        """Return library, blob and archs as `_lazyck.costs` has them."""
+        return Place.of(self.path).cost_key
 
     @property
     def log(self) -> Path:
@@ -93,16 +91,11 @@ def entries(
 ) -> list[Entry]:
     """Return what the cache has of the blobs, for one set of archs. Cached entries are whole."""
     names = [b.name for b in selection.blobs]
-    if broken := [n for n in names if not n or "\n" in n]:
-        raise FormatError(
-            f"{manifest_file}: the blob name '{broken[0]}' is empty or has a line break",
-            "the manifest is damaged, or not written by lazyck",
-        )
     return status(rt, manifest_file, names, archs, env) if names else []
 
 
 def status(
-    rt: Path, manifest_file: Path, names: Iterable[str], archs: Sequence[str], env: Mapping[str, str]
+    rt: Path, manifest_file: Path, names: Collection[str], archs: Sequence[str], env: Mapping[str, str]
 ) -> list[Entry]:
     """Return what the cache has of the blobs and kernels of these names."""
     found = []
@@ -113,9 +106,14 @@ def status(
 
 
 def _rows(
-    verb: str, rt: Path, manifest_file: Path, names: Iterable[str], archs: Sequence[str], env: Mapping[str, str]
+    verb: str, rt: Path, manifest_file: Path, names: Collection[str], archs: Sequence[str], env: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the lines of JSON that `lazyck-rt` prints about these blobs."""
+    if broken := [n for n in names if not n or "\n" in n]:
+        raise FormatError(
+            f"{manifest_file}: the blob name '{broken[0]}' is empty or has a line break",
+            "the manifest is damaged, or not written by lazyck",
+        )
     with listed(names) as words:
         out = proc.check("reading the cache", rt_words(rt, verb, manifest_file, archs, *words), env=env).stdout
     yield from map(json.loads, out.splitlines())

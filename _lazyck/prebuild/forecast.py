@@ -1,6 +1,7 @@
 """Forecast how long a build takes on a number of workers, by what compiles took before and a stated
 guess for the rest."""
 
+import heapq
 import json
 import random
 import statistics
@@ -11,7 +12,6 @@ from _lazyck.abi import archs_in_name
 from _lazyck.costs import Costs
 from _lazyck.errors import UsageError
 from _lazyck.prebuild.entries import Entry
-from _lazyck.prebuild.schedule import Fleet, Task, least, makespan, schedule
 from _lazyck.quantities import counted, show_kib, show_seconds
 from _lazyck.visible import visible
 
@@ -36,6 +36,87 @@ class Range:
     def rounded(self) -> dict[str, float]:
         """Return the members, for JSON."""
         return {name: round(value, 1) for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A compile: its duration in seconds and the memory that it reserves."""
+
+    seconds: float
+    kib: int = 0
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A number of workers, with the places and the memory (None: no bound) of each."""
+
+    workers: int
+    places: int
+    memory_kib: int | None = None
+
+    @property
+    def total_places(self) -> int:
+        """Return how many compiles can run at the same time."""
+        return self.workers * self.places
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where and when a task runs. `task` is its number."""
+
+    task: int
+    worker: int
+    begin: float
+    end: float
+
+
+def schedule(tasks: Sequence[Task], fleet: Fleet) -> list[Placed]:
+    """Decide which worker compiles what and when. The placements are in the order in which they
+    begin.
+
+    The model follows a farm. A task takes the first free place, the longest first. It begins on its
+    worker when the memory that it needs is free, or when nothing else runs there (`HostPermit` of
+    the runtime). Until then it keeps its place.
+    """
+    running: list[set[int]] = [set() for _ in range(fleet.workers)]
+    waiting: list[list[int]] = [[] for _ in range(fleet.workers)]
+    ends: list[tuple[float, int, int]] = []  # (time, worker, task)
+    placed: list[Placed] = []
+
+    def begin(number: int, at: int, now: float) -> bool:
+        task, used = tasks[number], sum(tasks[n].kib for n in running[at])
+        if running[at] and fleet.memory_kib is not None and used + task.kib > fleet.memory_kib:
+            return False
+        running[at].add(number)
+        placed.append(Placed(number, at, now, now + task.seconds))
+        heapq.heappush(ends, (now + task.seconds, at, number))
+        return True
+
+    queue = iter(sorted(range(len(tasks)), key=lambda i: -tasks[i].seconds))
+
+    def take_next(at: int, now: float) -> None:
+        if (number := next(queue, None)) is not None and not begin(number, at, now):
+            waiting[at].append(number)
+
+    for place in range(min(fleet.total_places, len(tasks))):
+        take_next(place % fleet.workers, 0.0)
+    while ends:
+        now, at, ended = heapq.heappop(ends)
+        running[at].remove(ended)
+        waiting[at] = [n for n in waiting[at] if not begin(n, at, now)]
+        take_next(at, now)
+    return placed
+
+
+def makespan(placed: Sequence[Placed]) -> float:
+    """Return when the last task ends."""
+    return max((p.end for p in placed), default=0.0)
+
+
+def least(tasks: Sequence[Task], fleet: Fleet) -> float:
+    """Return a bound for every schedule: the longest task, or all work spread over all places."""
+    longest = max((t.seconds for t in tasks), default=0.0)
+    return max(longest, sum(t.seconds for t in tasks) / fleet.total_places)
 
 
 @dataclass(frozen=True)

@@ -52,22 +52,8 @@ class EntryName:
         return self._object("lease")
 
     @property
-    def library(self) -> str:
-        """Return the library, as file names spell it."""
-        return self._place.library
-
-    @property
-    def archs(self) -> str:
-        """Return the archs, as file names spell them."""
-        return self._place.archs
-
-    @property
-    def blob(self) -> str:
-        """Return the blob, as file names spell it."""
-        return self._place.blob
-
-    @property
-    def _place(self) -> Place:
+    def place(self) -> Place:
+        """Return the entry's place in a cache."""
         return Place(*self.name.split("/"))
 
     def provenance(self, public: str) -> str:

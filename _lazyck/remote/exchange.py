@@ -10,7 +10,7 @@ whatever the library around the socket does.
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -23,6 +23,10 @@ _GRACE = 0.5  # seconds in which a thread notices that its connection was ended
 class Ended(OSError):
     """The exchange is over. It is an OSError, so that libraries close the connection and do not
     hide the error."""
+
+
+class TooMuch(OSError):
+    """More came than was asked for."""
 
 
 class Endable(Protocol):
@@ -111,36 +115,37 @@ def current() -> Exchange:
     return exchange
 
 
-class Work(Generic[T]):
-    """An exchange on a thread of its own. If it takes too long, it is given up, and the thread
-    ends, unless it waits for something that nothing can end: a name server, a hard NFS mount. Even
-    if that thread goes on later, it does nothing more."""
+def within(seconds: float, most: int, work: Callable[[], T]) -> T:
+    """Do the work in an exchange on a thread of its own. Return what it returns, or raise what it
+    raises; `TooMuch` if an answer was longer than `most`, and `TimeoutError` if it takes too long.
 
-    def __init__(self, work: Callable[[], T], most: int) -> None:
-        self.exchange = Exchange(most)
-        self._work = work
-        self._found: list[T] = []
-        self._error: BaseException | None = None
+    Then it is given up, and the thread ends, unless it waits for something that nothing can end: a
+    name server, a hard NFS mount. Even if that thread goes on later, it does nothing more.
+    """
+    exchange = Exchange(most)
+    found: list[T] = []
+    errors: list[BaseException] = []
 
-    def result(self, seconds: float) -> T:
-        """Return what the work returns, or raise what it raises. Raises `TimeoutError`."""
-        thread = threading.Thread(target=self._run, name="lazyck-exchange", daemon=True)
-        thread.start()
-        thread.join(seconds)
-        if thread.is_alive():
-            self.exchange.end()
-            thread.join(_GRACE)
-            raise TimeoutError
-        if self._error is not None:
-            raise self._error
-        return self._found[0]
-
-    def _run(self) -> None:
-        _now.exchange = self.exchange
+    def run() -> None:
+        _now.exchange = exchange
         try:
-            self._found.append(self._work())
+            found.append(work())
         except BaseException as e:
-            self._error = e
+            errors.append(e)
         finally:
             with contextlib.suppress(OSError):
-                self.exchange.close()
+                exchange.close()
+
+    thread = threading.Thread(target=run, name="lazyck-exchange", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if is_late := thread.is_alive():
+        exchange.end()
+        thread.join(_GRACE)
+    if exchange.has_too_much and (is_late or errors):
+        raise TooMuch
+    if is_late:
+        raise TimeoutError
+    if errors:
+        raise errors[0]
+    return found[0]

@@ -25,6 +25,7 @@ caller goes on with its work.
 import contextlib
 import itertools
 import os
+import queue
 import random
 import signal
 import socket
@@ -40,14 +41,15 @@ from _lazyck.config import environment
 from _lazyck.errors import FormatError, LazyckError
 from _lazyck.files import open_regular
 from _lazyck.layout import log_of
-from _lazyck.remote.caller import Caller, CallerGone
 from _lazyck.remote.entry_name import EntryName
 from _lazyck.remote.lease import Lease, State
 from _lazyck.remote.place import TierDown
 from _lazyck.remote.provenance import Making, read_making
 from _lazyck.remote.remote import Fetched, Listener, Remote
+from _lazyck.visible import visible
 
 FETCHED = "fetched.so"
+_LONGEST_LINE = 4000
 _PATIENCE = 1200.0
 _SHORTEST, _LONGEST = 0.2, 2.0  # seconds between two looks
 _FIRST_WORD, _NEXT_WORD = 5.0, 30.0
@@ -62,6 +64,54 @@ class Task:
     cache: Path
     patience: float
     only_fetch: bool
+
+
+class CallerGone(Exception):
+    """The caller has ended, or closed the connection."""
+
+
+class Caller:
+    """The other end of the socket. A thread reads its lines, so its end is noticed at any time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._lock = threading.Lock()
+        self._is_gone = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def say(self, *words: str) -> None:
+        """Send a line. If the caller has gone, that is noticed by the methods that wait for it."""
+        line = visible(" ".join(words)).encode("utf-8", "replace")[: _LONGEST_LINE - 1].decode("utf-8", "ignore")
+        with self._lock, contextlib.suppress(OSError):
+            self._connection.sendall(line.encode() + b"\n")
+
+    def hear(self) -> tuple[str, str]:
+        """Return the first word of the next line, and the rest. Raises `CallerGone`."""
+        line = self._lines.get()
+        if not line:
+            raise CallerGone
+        word, _, rest = line.partition(" ")
+        return word, rest
+
+    def check(self) -> None:
+        """Raise `CallerGone` if the caller has gone."""
+        self.sleep(0)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for so many seconds. Raises `CallerGone`."""
+        if self._is_gone.wait(seconds):
+            raise CallerGone
+
+    def _read(self) -> None:
+        buffer = b""
+        with contextlib.suppress(OSError):
+            while (data := self._connection.recv(_LONGEST_LINE)) and len(buffer) <= _LONGEST_LINE:
+                *lines, buffer = (buffer + data).split(b"\n")
+                for line in filter(None, lines):
+                    self._lines.put(line.decode("utf-8", "surrogateescape"))
+        self._is_gone.set()
+        self._lines.put("")
 
 
 def parse(words: Sequence[str]) -> Task:
@@ -110,8 +160,8 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
             from _lazyck.costs import keep_guess  # a guess for the blob's next build
 
-            e, record = task.entry, fetched.record
-            keep_guess(task.cache, e.library, e.blob, e.archs, record.seconds, record.peak_kib)
+            record = fetched.record
+            keep_guess(task.cache, *task.entry.place.cost_key, record.seconds, record.peak_kib)
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
@@ -217,10 +267,8 @@ def took(task: Task) -> tuple[float, int]:
     """Return what the compile took, from the cache's record, or zeros if it has none."""
     from _lazyck.costs import read_last
 
-    e = task.entry
     with contextlib.suppress(OSError):
-        if found := read_last(task.cache, e.library, e.blob, e.archs):
-            return found
+        return read_last(task.cache, *task.entry.place.cost_key) or (0.0, 0)
     return 0.0, 0
 
 

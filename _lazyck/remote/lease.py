@@ -111,6 +111,7 @@ class Lease:
         own = replace(self._own, counter=1, failures=failures)
         text = own.encode()
         began = time.monotonic()
+        is_taken: bool | None
         if seen is None:
             is_taken = self.place.create(self._name, text, own.seconds)
         else:

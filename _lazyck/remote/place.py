@@ -4,13 +4,14 @@ soon."""
 import hashlib
 import time
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from _lazyck.errors import FormatError, LazyckError
 from _lazyck.remote.contents import decompressed
 from _lazyck.remote.down import ALL, WRITES, Memory
-from _lazyck.remote.exchange import Work, current
+from _lazyck.remote.exchange import TooMuch, current, within
 from _lazyck.remote.store import Store, StoreError, open_store
 from _lazyck.remote.tiers import Tier, Times
 
@@ -78,29 +79,17 @@ class Place:
 
         return self._do(work, self._times.whole(size), most=size)
 
-    def size(self, name: str) -> int | None:
-        """Return the size of an object, or None if there is none."""
-        return self._do(lambda store: store.size(name), self._times.whole())
+    def _ask(self, method: str, *words: Any, size: int = 0) -> Any:
+        """Call a method of `Store`, which writes `size` bytes of a file."""
+        seconds = self._times.whole(size + sum(len(word) for word in words if isinstance(word, bytes)))
+        return self._do(lambda store: getattr(store, method)(*words), seconds, ALL if method == "size" else WRITES)
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write a small object."""
-        self._do(lambda store: store.write(name, data), self._times.whole(len(data)), WRITES)
-
-    def write_file(self, name: str, path: str, size: int) -> None:
-        """Write a file as an object."""
-        self._do(lambda store: store.write_file(name, path), self._times.whole(size), WRITES)
-
-    def create(self, name: str, data: bytes, seconds: float) -> bool | None:
-        """Create an object like `Store.create`."""
-        return self._do(lambda store: store.create(name, data, seconds), self._times.whole(), WRITES)
-
-    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
-        """Replace an object like `Store.replace`."""
-        return self._do(lambda store: store.replace(name, old, new, seconds), self._times.whole(), WRITES)
-
-    def delete(self, name: str) -> bool:
-        """Delete an object like `Store.delete`."""
-        return self._do(lambda store: store.delete(name), self._times.whole(), WRITES)
+    size = partialmethod(_ask, "size")
+    write = partialmethod(_ask, "write")
+    write_file = partialmethod(_ask, "write_file")
+    create = partialmethod(_ask, "create")
+    replace = partialmethod(_ask, "replace")
+    delete = partialmethod(_ask, "delete")
 
     def why_down(self, for_writes: bool = False) -> str:
         """Return why the tier is not asked, or an empty string if it is asked."""
@@ -115,13 +104,9 @@ class Place:
         began = time.monotonic()
         try:
             store = self.open()
-            asked = Work(lambda: work(store), most)
-            try:
-                return asked.result(seconds)
-            except Exception as e:
-                if asked.exchange.has_too_much:
-                    raise StoreError("sends more than was asked for") from e
-                raise
+            return within(seconds, most, lambda: work(store))
+        except TooMuch as e:
+            raise self._failed(what, "sends more than was asked for", began) from e
         except StoreError as e:
             raise self._failed(what, e.message, began) from e
         except LazyckError as e:

@@ -97,7 +97,8 @@ def read_making(log: IO[bytes]) -> Making | None:
 
 def statement_of(entry: EntryName, making: Making) -> dict[str, Any]:
     """Return the statement that the entry was made so."""
-    bundle: dict[str, Any] = {"name": "bundle", "uri": f"urn:lazyck:bundle:{quote(entry.library, safe='')}"}
+    place = entry.place
+    bundle: dict[str, Any] = {"name": "bundle", "uri": f"urn:lazyck:bundle:{quote(place.library, safe='')}"}
     if DIGEST.fullmatch(making.bundle):
         bundle["digest"] = {"sha256": making.bundle}
     return {
@@ -108,7 +109,7 @@ def statement_of(entry: EntryName, making: Making) -> dict[str, Any]:
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": {
-                    "library": entry.library, "blob": entry.blob, "archs": entry.archs.split("+"),
+                    "library": place.library, "blob": place.blob, "archs": place.archs.split("+"),
                     "key": entry.key_id, "digest": making.digest,
                 },
                 "resolvedDependencies": [

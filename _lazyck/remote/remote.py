@@ -327,4 +327,4 @@ class Remote:
     def _put(self, place: Place, contents: Contents, *, is_bad: bool = False) -> None:
         name = contents_name(contents.sha256)
         if is_bad or self._is_bad(place, contents.sha256) or place.size(name) not in (contents.size, UNKNOWN_SIZE):
-            place.write_file(name, contents.path, contents.size)
+            place.write_file(name, contents.path, size=contents.size)

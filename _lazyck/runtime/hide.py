@@ -4,9 +4,9 @@ Templates of the C++ library stay visible regardless of `-fvisibility`, since it
 that: a lazy library would export dozens of the runtime's instances. Hiding them is not enough. A
 linker takes the strictest visibility of all definitions of a name, so that the library's own
 definitions would be hidden, too. The runtime's definitions therefore get other names. So do the
-uses of those functions of the C++ library that the runtime defines itself (`src/cxx_library.cpp`).
-The names of template instances in a library's symbol table would make up a third of the runtime's
-size, so they get short names.
+uses of those functions of the C++ library that the runtime defines itself
+(`src/platform/cxx_library.cpp`). The names of template instances in a library's symbol table would
+make up a third of the runtime's size, so they get short names.
 """
 
 import hashlib

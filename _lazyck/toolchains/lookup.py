@@ -15,7 +15,6 @@ from _lazyck.proc import is_program as is_program
 
 # Programs that stand in for a compiler under its name, or that are written before it.
 LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "colorgcc", "buildcache", "pump", "gomacc", "recc"})
-CONF_DIR = ".lazyck"  # a directory beside shims
 FAMILIES = ("c++", "g++", "gcc", "cc", "clang++", "clang")
 _FAMILY = "|".join(map(re.escape, FAMILIES))
 _NAME = re.compile(rf"(?P<target>[a-z0-9_]+-(?:[a-z0-9_.]+-){{1,2}})?(?P<family>{_FAMILY})(?:-[0-9][0-9.]*)?")
@@ -23,7 +22,7 @@ _NAME = re.compile(rf"(?P<target>[a-z0-9_]+-(?:[a-z0-9_.]+-){{1,2}})?(?P<family>
 
 def conf_of(program: str) -> Path:
     """Return the path of the configuration of `program` if it is a shim."""
-    return Path(program).parent / CONF_DIR / f"{Path(program).name}.conf"
+    return Path(program).parent / ".lazyck" / f"{Path(program).name}.conf"
 
 
 def is_shim(program: str) -> bool:

@@ -1,7 +1,6 @@
-#include "base/numbers.h"
-
 #include <limits>
 
+#include "base/text.h"
 #include "unit_support.h"
 
 namespace lazyck::rt {

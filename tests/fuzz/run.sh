@@ -71,7 +71,7 @@ build() { # target, sources
     *) "$clangxx" $flags -std=c++17 -iquote "$src" -I "$out" "$here/$target.cpp" "$@" -o "$out/$target" -ldl -pthread ;;
     esac
 }
-base="$src/base/failure.cpp $src/base/text.cpp $src/base/hash.cpp $src/platform/files.cpp $src/base/numbers.cpp"
+base="$src/base/failure.cpp $src/base/text.cpp $src/base/hash.cpp $src/platform/files.cpp"
 native="manifest elf entry shim_words shim_includes shim_headers"
 decoders="py_manifest py_record py_elf py_archive py_compile_commands py_log py_words py_remote"
 missing=

@@ -115,7 +115,7 @@ def corpus(directory: Path) -> None:
     records = record(b"COMP") + b"\0\0" + record(b"LINK")
     relocatable = small_object(records)
     row = struct.pack("<6Q", *range(6)) + b"/dev/null\0"
-    kept = b"LZHDRS2\0" + struct.pack("<2Q", 3, len(row)) + b"key" + row
+    kept = b"LZHDRS2\0" + struct.pack("<Q", 3) + b"key" + struct.pack("<Q", len(row)) + row
     rows = struct.pack("<4Q", 4096, 0, 8192, 1)
     seeds = {
         "manifest": {

@@ -32,7 +32,6 @@ from _lazyck.runtime.objects import SOURCES  # noqa: E402
 DECIDING = (
     "base/failure.cpp",
     "base/hash.cpp",
-    "base/numbers.cpp",
     "base/text.cpp",
     "bundle/arch.cpp",
     "bundle/manifest_view.cpp",

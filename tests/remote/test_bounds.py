@@ -20,7 +20,7 @@ from driver import ENTRY, KEY, NAME, Host, entry_bytes, entry_file, python_path
 from _lazyck.remote import Remote
 from _lazyck.remote.bounded_socket import BoundedSocket, hold
 from _lazyck.remote.down import ALL, Memory
-from _lazyck.remote.exchange import Work
+from _lazyck.remote.exchange import within
 from _lazyck.remote.record import Record, encode
 from _lazyck.remote.tiers import Times
 
@@ -408,7 +408,7 @@ def test_who_waits_for_a_server_that_is_silent_is_woken() -> None:
             return BoundedSocket(hold(socket.create_connection(listener.getsockname()))).recv(1)  # has no timeout
 
         with pytest.raises(TimeoutError):
-            Work(wait, 1).result(0.2)
+            within(0.2, 1, wait)
         threads[0].join(1)
         assert not threads[0].is_alive()
 
@@ -467,7 +467,7 @@ def test_what_is_no_file_where_compiles_are_recorded_or_published_is_not_read(wh
     (tmp_path / "shared").mkdir()
     host = Host(tmp_path / "1", f"{tmp_path}/shared|trusted")
     (host.cache / ".costs").mkdir()
-    put_there(what, host.cache / ".costs" / ENTRY.library)
+    put_there(what, host.cache / ".costs" / ENTRY.place.library)
     runtime = host.miss()
     assert runtime.verdict() == "compile"
     host.make(runtime)

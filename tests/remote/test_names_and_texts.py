@@ -36,7 +36,7 @@ def test_objects_are_named_by_the_hash_of_a_line_with_their_kind() -> None:
 
 
 def test_the_parts_of_a_name_are_told() -> None:
-    assert (ENTRY.library, ENTRY.archs, ENTRY.blob) == ("libx", "gfx942", "my-blob")
+    assert ENTRY.place.cost_key == ("libx", "my-blob", "gfx942")
 
 
 @pytest.mark.parametrize("key", ["", KEY[1:], KEY + "0", KEY.upper(), KEY[:-1] + "g", KEY + "\n"])

@@ -21,6 +21,12 @@ MANY = (
     + "".join(f"template __global__ void kernel<{n}>(float*);\n" for n in range(40))
     + 9 * "}\n"
 )
+UNCHECKED = """
+#pragma nv_exec_check_disable of callbacks
+template <class T> __host__ __device__ int f(T t) { return t(); }
+#pragma hd_warning_disable
+template <class T> __host__ __device__ int g(T t) { return t(); }
+"""
 COMPILES = 'case " $* " in *" -c "*) '
 
 
@@ -54,6 +60,12 @@ def test_it_has_all_stubs(started: Started, tmp_path: Path) -> None:
     process = started(MANY, "")
     assert process.communicate(timeout=200)[1] == "" and process.returncode == 0
     assert (tmp_path / "made.o").read_bytes().count(b"kernelILi39EEEvPf") > 0
+
+
+def test_a_pragma_is_left_out_with_what_it_is_for(started: Started, tmp_path: Path) -> None:
+    (tmp_path / "unchecked.cuh").write_text(UNCHECKED)
+    process = started('#include "unchecked.cuh"\n__global__ void kernel(float* x) { x[0] = 1; }\n', "")
+    assert process.communicate(timeout=200)[1] == "" and process.returncode == 0
 
 
 def test_it_fails_before_it_reads_them(started: Started) -> None:

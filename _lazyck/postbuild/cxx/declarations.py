@@ -1,5 +1,4 @@
-"""Splits a blob's own preprocessed text into its namespace-scope declarations, and says what each
-one is.
+"""Splits a blob's own preprocessed text into namespace-scope declarations, and says what each is.
 
 The correctness of the whole rests on this. Text that is not understood raises `Unsupported`, and is
 never skipped: such a blob is compiled to learn the truth.

@@ -247,9 +247,8 @@ def without_bodies(text: str) -> str:
     that is `constexpr` or has a type deduced from it. Such bodies stay. All others become a trap
     rather than vanish, so that an inline function remains inline. This decides where a vtable goes.
 
-    This reads brackets and words only. Where they mislead it, the text either fails to compile or
-    keeps its meaning: only what stands between a head that ends like a function's and the closing
-    brace is changed.
+    This reads brackets and words only. If they mislead it, the text fails to compile or keeps its
+    meaning: it changes only between a head that ends like a function's and the closing brace.
     """
     out: list[str] = []
     done = 0  # up to where text is written

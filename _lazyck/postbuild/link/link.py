@@ -72,12 +72,10 @@ class Clock:
 def link_lazily(
     link: LinkCommand, settings: BuildSettings, env: Mapping[str, str], say: Callable[[str], None]
 ) -> summary.LinkSummary:
-    """Make the output of `link` a lazy library, in place of the link itself. `say` is told of work
-    that takes long.
+    """Make the output of `link` a lazy library, in place of the link itself. Raises `LazyckError`.
 
     Everything is made in a directory of its own, which replaces the last build's directory at the
-    end. If this link fails, the library of the last build therefore still finds its bundle. Raises
-    `LazyckError`.
+    end. If this link fails, the library of the last build therefore still finds its bundle.
     """
     clock = Clock(os.path.basename(link.output))
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
@@ -103,7 +101,11 @@ def link_lazily(
     while True:
         with clock.step("eager"):
             settled = settler.settle(demands.eager, demands.needed)
-        check_own_sources(settled, settings)
+        for failed in settled.failed:
+            # As in an ahead-of-time build. Any other blob that does not compile is left out as long
+            # as nothing needs it, since generators may write sources that nobody needs.
+            if failed.error and settings.grade_of(failed.blob.source) == "kernels":
+                raise failed.error
         with clock.step("bundle"):
             settled = replace(settled, lazy=proof.completed(settled.lazy))
             with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
@@ -198,7 +200,6 @@ def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
     """Probe the symbols of the link's blobs. All blobs are left unprobed if the program cannot load
     blobs, or if it is not known what real objects need."""
     inputs, settings = job.inputs, job.settings
-    late = frozenset(b for b in inputs.blobs if settings.grade_of(b.source) == "kernels")
     reason: Reason | None = None
     if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
         reason = Reason(Kind.STATIC)
@@ -208,9 +209,9 @@ def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
         return ProbeResult((), dict.fromkeys(inputs.blobs, reason), 0)
     shutil.rmtree(job.work, ignore_errors=True)
     job.work.mkdir()
-    blobs = [b for b in inputs.blobs if b not in late]
+    by_kernel = {b: BY_KERNEL for b in inputs.blobs if settings.grade_of(b.source) == "kernels"}
+    blobs = [b for b in inputs.blobs if b not in by_kernel]
     found_out = probe(blobs, job.work, job.store, jobs=settings.jobs)
-    by_kernel = {b: BY_KERNEL for b in inputs.blobs if b in late}
     return replace(found_out, eager={**found_out.eager, **by_kernel})
 
 
@@ -233,15 +234,6 @@ def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
         files.setdefault(shared(unit), set()).update(unit.files)
     read = {key: frozenset(found) for key, found in files.items()}
     return [Probed(blob=unit.blob, headers=read[shared(unit)]) for unit in units]
-
-
-def check_own_sources(settled: Settled, settings: BuildSettings) -> None:
-    """Raise the compiler's error for a source whose host code the build compiles, as an
-    ahead-of-time build would. A blob that does not compile is left out as long as nothing needs it,
-    since generators may write sources that nobody needs."""
-    for failed in settled.failed:
-        if failed.error and settings.grade_of(failed.blob.source) == "kernels":
-            raise failed.error
 
 
 def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -> cudart.Runtime | None:
@@ -298,14 +290,8 @@ def write(
     write_atomic(directory / "manifest", data)
     if settled.lazy or settled.units:
         names = made.manifest.functions
-        text = render_stubs(
-            names,
-            "manifest",
-            machine,
-            aliases_of(settled, names),
-            device_symbols=len(made.manifest.symbols) - len(names),
-            wrapped=wrapped,
-        )
+        device, aliases = len(made.manifest.symbols) - len(names), aliases_of(settled, names)
+        text = render_stubs(names, "manifest", machine, aliases, device_symbols=device, wrapped=wrapped)
         text += cudart.render_table(runtime) if runtime else ""
     else:
         text = render_note("manifest", machine)
@@ -364,8 +350,7 @@ def keep_link(job: LinkJob, settled: Settled, demands: Demands) -> None:
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
     libraries = dict(job.inputs.libraries)
     kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
-    ahead = ahead_link(job, eager, kept if settled.lazy else ())
-    save_ahead(ahead, job.directory)
+    save_ahead(ahead_link(job, eager, kept if settled.lazy else ()), job.directory)
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -62,12 +62,9 @@ def _names_output(part: str, before: str) -> bool:
 
 
 def adapt_rules(path: Path, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> None:
-    """Let the rules at `path` name the project's files alone. They name `output` instead of the
-    `library` that was linked, and files by `names` instead of their copies. They name nothing else
-    below the directories or among the files `own`.
-
-    Otherwise a build would look for copies that are gone, and link again each time.
-    """
+    """Let the rules at `path` name the project's files alone: `output` instead of the linked
+    `library`, files by `names` instead of copies, and nothing else below or among `own`. Else a
+    build would look for copies that are gone, and link again each time."""
     lines = []
     for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         known = _adapted(line, library, output, names, own)

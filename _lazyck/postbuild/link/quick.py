@@ -21,10 +21,7 @@ def quick(
     tmp: Path, install_dir: str, env: Mapping[str, str], say: Callable[[str], None]
 ) -> list[tuple[str, list[Path]]]:
     """Bring every library of `tmp` up to date with the runtime's sources. `say` is told each link
-    command. Return where each library was delivered to: nowhere, if it was up to date.
-
-    Raises `LazyckError`.
-    """
+    command. Return where each was delivered to, if it was not up to date. Raises `LazyckError`."""
     libraries = state.library_dirs(tmp)
     if not libraries:
         raise FormatError(f"{tmp}: holds no lazy library", "give the --tmp-dir of a `lazyck build full` that made one")

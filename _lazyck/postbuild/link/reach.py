@@ -65,11 +65,8 @@ class Reach:
     def demands(
         self, library: Path, settled: Settled, real: Names, before: Demands, runtime: cudart.Runtime | None = None
     ) -> Demands:
-        """Return what the link that made `library` lacks, added to what it was given `before`.
-        `real` are its objects' names.
-
-        Equal to `before` when nothing is missing. Raises `LazyckError`.
-        """
+        """Return what the link that made `library` lacks, added to what it was given `before`, if
+        anything. `real` are its objects' names. Raises `LazyckError`."""
         image = elf.read_shared(library)
         stubs = {s for symbols in settled.owned.lazy.values() for s in symbols}
         handles = {k: p.blob for p in settled.lazy for k in p.kernels if k not in p.weak and not is_private(k)}
@@ -236,8 +233,8 @@ def _instances(p: Probed) -> set[str]:
 def check_complete(
     st: LinkState, directory: Path, failed: Sequence[EagerObject], linked: Sequence[str], env: Mapping[str, str]
 ) -> None:
-    """Raise `BuildError` if `directory`/`st.file_name` needs symbols that neither it nor its
-    libraries define. `linked` are the libraries that its link named.
+    """Raise `BuildError` if the library needs symbols that neither it nor its libraries define.
+    `linked` are those that its link named.
 
     Only C++ names count. Blobs nearly always define C++ functions, while C names may come from the
     program that loads the library (as Python's do for an extension module). An `extern "C"` name
@@ -267,12 +264,10 @@ def check_complete(
 def needed_libraries(
     library: Path, linked: Sequence[str], compiler: Sequence[str], env: Mapping[str, str]
 ) -> list[Path]:
-    """Return the files that the loader would take for what `library` needs, and for what those need
-    in turn.
+    """Return the files that the loader would take for what `library` needs, directly or not.
 
-    If the library is for another machine, these are files of `linked`, the libraries that its link
-    named. For names that `linked` lacks, they are the files that `compiler`, a cross compiler,
-    would link.
+    If it is for another machine, these are files of `linked`, the libraries that its link named,
+    and for names that `linked` lacks those that `compiler`, a cross compiler, would link.
     """
     if elf.machine(library) == platform.machine():
         return _as_ldd_finds_them(library, env)

@@ -76,8 +76,7 @@ def relink(
     env: Mapping[str, str],
     originals: Mapping[str, str] | None = None,
 ) -> proc.Result:
-    """Run the link command of `state` in `cwd`, into the library's own directory. Return the
-    linker's result.
+    """Run the link command of `state` in `cwd`, into the library's directory. Return the result.
 
     Inside the project's build, `originals` gives the project's names of kept copies, so that the
     linker says what it would say without lazyck. The linker then also writes the other files that
@@ -173,8 +172,7 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
 
 
 def install(state: LinkState, directory: Path) -> list[Path]:
-    """Copy the linked library to the install dir, if there is one, with its bundle and its links.
-    Return where it is then.
+    """Copy the linked library, with bundle and links, to the install dir, if any. Return where.
 
     The copy looks for its bundle beside itself, because the baked path of the build's bundle is
     taken out of it. If the user gave it a root, the copy keeps that. Raises as `check_places`.

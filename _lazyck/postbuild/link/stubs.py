@@ -1,10 +1,8 @@
-"""Renders the assembler text of a lazy library's stubs, slots and embedded manifest. There is no
-I/O here.
+"""Renders the assembler text of a lazy library's stubs, slots and embedded manifest, without I/O.
 
 Every stub stands under the mangled name of a blob's function and jumps through its slot. A slot
 starts out pointing at its slow path, which hands the slot's number to the trampoline of the runtime
-(`stub_<machine>.S`). Names are always quoted, so that any name that an ELF string table can hold
-assembles.
+(`stub_<machine>.S`). Names are always quoted, so that any name of an ELF string table assembles.
 
 A library with host units also has wrappers of functions of the GPU runtimes. A kernel's handle is
 registered when its library is loaded. Its first use goes through one of these functions. The

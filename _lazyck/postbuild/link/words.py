@@ -37,8 +37,7 @@ def link_words(
     runtime and what lazy blobs demand if there are any. Return also the project's names of the
     inputs of which the command names kept copies. Calls of `wrapped` go through wrappers.
 
-    `eager_objects` are file names in `eager` of that directory. Copies the objects and archives
-    into `objects`.
+    `eager_objects` are file names in its `eager`. Objects and archives are copied into `objects`.
     """
     link, inputs, directory = job.link, job.inputs, job.directory
     shutil.rmtree(directory / "objects", ignore_errors=True)
@@ -90,11 +89,7 @@ def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[s
 
 class Keeper:
     """Makes words independent of the build: inputs become copies, other paths absolute, shim homes
-    real ones.
-
-    Copies for a lazy library of that `soname` export what its blobs demand. `demands` is None if it
-    is not lazy.
-    """
+    real ones. Copies for a lazy library of that `soname` export what its blobs demand, if any."""
 
     def __init__(self, job: LinkJob, demands: Demands | None = None, soname: str = "") -> None:
         self._link, self.places = job.link, job.places

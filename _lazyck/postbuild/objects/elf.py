@@ -1,7 +1,5 @@
 """Reads ELF files (64 bit, little endian) and ar archives: symbols, sections, relocations, deferred
-records.
-
-Nothing in a file is trusted: any bytes are either read or refused.
+records. Nothing in a file is trusted: any bytes are either read or refused.
 
 Tables are unpacked with `struct` in one sweep. pyelftools, which makes an object of each row, is
 too slow for a link of thousands of objects: 3,000 small objects take 6.2 s instead of 0.18 s to

@@ -1,5 +1,4 @@
-"""Shows blobs what the objects of their library hide: edits the symbol tables of copies of objects
-and archives.
+"""Shows blobs what the objects of their library hide, by editing the symbol tables of copies.
 
 Ahead of time, all files of a library see each other's hidden symbols. A blob is a library of its
 own, and does not see them. A symbol that blobs need becomes protected. It is then exported, and the

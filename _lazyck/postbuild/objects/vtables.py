@@ -54,8 +54,7 @@ def of_classes_with(functions: Collection[str], symbols: Iterable[str]) -> froze
 
 
 def with_key_functions(image: ElfImage, table: Sequence[Symbol]) -> dict[str, list[Symbol]]:
-    """Return the object's vtables that no other object of the program has, each with the functions
-    that may be the reason.
+    """Return the vtables that the object alone has, each with the functions that may be the reason.
 
     A compiler writes a class's vtable where its key function is: the first virtual function that is
     neither pure nor inline. If there is none, or the class is an instance of a template, each

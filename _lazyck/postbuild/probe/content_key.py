@@ -1,5 +1,4 @@
-"""Computes keys of blobs by content: two blobs with one key compile alike, whichever link they are
-in.
+"""Computes keys of blobs by content: two blobs with one key compile alike, whatever their links.
 
 A key covers the compiler, the flags, the source, its own preprocessed text, and the path and
 content of every header that it can reach. A new header that is found earlier on the include path

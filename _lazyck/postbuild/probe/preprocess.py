@@ -1,5 +1,4 @@
-"""Runs one host preprocess for all blobs of a group, and splits the result into each blob's own
-text.
+"""Splits the result of one host preprocess for all blobs of a group into each blob's own text.
 
 The unit `#include`s every blob by its path. Text belongs to a blob if it stands in the blob's file,
 or in a file that it includes and that has no include guard (`launcher.inc` after `#define HEAD_DIM
@@ -104,11 +103,7 @@ _BATCH, _OWN, _SHARED, _DIRECT, _FOREIGN = range(5)
 
 
 def split(
-    batch: Path,
-    blobs: Iterable[str],
-    cwd: str,
-    headers: list[str] | None = None,
-    others: list[str] | None = None,
+    batch: Path, blobs: Iterable[str], cwd: str, headers: list[str] | None = None, others: list[str] | None = None
 ) -> Split:
     """Split the preprocessed `batch` by its line markers. Lines of shared headers but the system's
     are added to `headers`, and all lines but the blobs' own, with the markers, to `others`."""

@@ -56,12 +56,9 @@ _ALLOWED_SHARE = 8
 
 
 def probe(blobs: Sequence[CompileCommand], work: Path, store: Store, *, jobs: int) -> ProbeResult:
-    """Probe `blobs`, with at most `jobs` compilers at a time. Writes below `work`, which the caller
-    removes, and into `store`, which has what earlier links found out.
-
-    Every blob is in the answer once, in the order given. Raises `LazyckError` if a compiler cannot
-    be started.
-    """
+    """Probe `blobs`, with at most `jobs` compilers at a time. Every blob is in the answer once, in
+    the order given. Writes below `work`, which the caller removes, and into `store`, which has what
+    earlier links found out. Raises `LazyckError` if a compiler cannot be started."""
     blobs = list(dict.fromkeys(blobs))
     groups = groups_of(blobs)
     with store.turns(g.key for g in groups if g.key):

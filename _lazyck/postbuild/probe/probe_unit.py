@@ -1,5 +1,4 @@
-"""Makes the probe unit: one translation unit that defines, with empty bodies, each function that
-the blobs of a group define.
+"""Makes the probe unit, which defines, with empty bodies, each function that blobs of a group do.
 
 Each blob's functions go into a section of the blob's own, so the compiled object says which mangled
 names belong to which blob. A definition needs nothing but the head: no declarator is ever taken
@@ -72,11 +71,9 @@ def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int
 def render(
     blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str], by_reference: Collection[int] = ()
 ) -> Unit:
-    """Return the unit for `blobs` (index to declarations), which must come from one group.
-    `preludes` read their headers.
-
-    Blobs in `by_reference` have instantiations that their headers declare (`extern template`).
-    These cannot be specialized after that, so a pointer to each takes the place of its definition.
+    """Return the unit for `blobs` (index to declarations) of one group. `preludes` read their
+    headers. Blobs in `by_reference` have instantiations that their headers declare (`extern
+    template`). These cannot be specialized then, so a pointer to each takes its definition's place.
     """
     unit = Unit()
     kept = {b: _kept(ds) for b, ds in blobs.items()}

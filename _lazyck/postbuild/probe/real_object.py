@@ -55,13 +55,8 @@ def judge(
     load would be the blob's own rather than its headers'. `suspects` are the variables that may be
     behind such code. `own` is what the blob's text instantiates."""
     table = image.symbols()
-    symbols: list[str] = []
-    unreachable: list[str] = []
-    data: list[str] = []
-    weak: set[str] = set()
-    private: set[str] = set()
-    merged: set[str] = set()
-    weak_data: set[str] = set()
+    symbols, unreachable, data = (list[str]() for _ in range(3))
+    weak, private, merged, weak_data = (set[str]() for _ in range(4))
     known = kernels.find(table)
     handles = known.names()
     unreachable += [s.name for s in table if s.name in handles and (s.hidden or s.binding == "LOCAL")]

@@ -193,24 +193,6 @@ void include_table(const Job& job, const DevicePass& pass, const std::string& id
                    "    __attribute__((section(\".nvFatBinSegment\"))) = {0x466243b1, 1, fatbinData, 0};\n}\n");
 }
 
-// The result of the host's front end.
-struct HostText {
-    std::string text;                    // the text that the compiler gets
-    std::optional<std::string> guarded;  // see with_guarded_stubs
-    double front_end;                    // CPU seconds
-};
-
-HostText run_front_end(const Steps& steps, const std::string& module_id) {
-    HostText out = {};
-    Step front_end = steps.front_end;
-    front_end.remove("--gen_module_id_file");
-    set_module_id(front_end, module_id);
-    out.front_end = run(front_end);
-    out.text = read_file(steps.front_end.value("--gen_c_file_name"));
-    out.guarded = with_guarded_stubs(out.text);
-    return out;
-}
-
 // The preprocessed source, for the host and for the device.
 struct Preprocessed {
     std::string host, device;
@@ -312,7 +294,12 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         source.emplace(texts.device, job.source);
         return source->text_for(StubText::used);
     });
-    const HostText host = run_front_end(steps, module_id_of(job, id));
+    Step front_end = steps.front_end;
+    front_end.remove("--gen_module_id_file");
+    set_module_id(front_end, module_id_of(job, id));
+    const double host_seconds = run(front_end);
+    const std::string host_file = front_end.value("--gen_c_file_name"), host = read_file(host_file);
+    const std::optional<std::string> guarded = with_guarded_stubs(host);
     const std::string used = used_by_stubs.get();
     std::set<std::string> files;
     add_files(texts.host, files);
@@ -320,7 +307,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
     // Returns false if the host code launches something that the stubs lack.
     const auto attempt = [&](StubText how_much) {
         const bool is_all = how_much == StubText::all;
-        write_file(steps.front_end.value("--gen_c_file_name"), is_all ? host.text : *host.guarded);
+        write_file(host_file, is_all ? host : *guarded);
         Step compile = steps.compile_host;
         compile.set_value("-o", job.output);
         HostCompile compile_host(compile, pass.compile.value("--stub_file_name"));
@@ -330,7 +317,7 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         compile_device.set_value("--stub_file_name", stub_file);
         // The host's pass has printed the warnings already. The option may be given only once.
         if (!compile_device.has("-w")) compile_device.words.insert(compile_device.words.begin() + 1, "-w");
-        const double front_end = texts.device_seconds + run(compile_device);
+        const double device_seconds = texts.device_seconds + run(compile_device);
         const std::string stubs = read_file(stub_file);
         const Registrations registered = read_stubs(stubs);
         const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
@@ -339,12 +326,12 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         if (!is_all && lacks_registrations(read_file(job.output), registered, source->instantiated())) return false;
         if (place == TableIn::section) return true;
         // The device's front end takes about as long for all of the text as the host's does.
-        const double all_text = is_all ? front_end : std::max(front_end, host.front_end);
-        write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(front_end) + " " +
+        const double all_text = is_all ? device_seconds : std::max(device_seconds, host_seconds);
+        write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(device_seconds) + " " +
                             std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
         return true;
     };
-    if (host.guarded) {
+    if (guarded) {
         for (const StubText how_much : {StubText::used, StubText::lean}) {
             try {
                 if (attempt(how_much)) return;

@@ -31,8 +31,8 @@ std::string_view string_at(std::string_view strings, std::uint64_t offset) {
     return rest.substr(0, rest.find('\0'));
 }
 
-// Adds the contents of a section to an object, aligned as its header `row` says, and puts their place
-// there.
+// Adds the contents of a section to an object, aligned as its header `row` says, and puts their
+// place there.
 void append(std::string& object, Elf64_Shdr& row, std::string_view contents) {
     if (row.sh_addralign > 1)
         object.resize((object.size() + row.sh_addralign - 1) / row.sh_addralign * row.sh_addralign);

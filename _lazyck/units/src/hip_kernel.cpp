@@ -4,7 +4,6 @@
 // than bitcode, and this program cuts it rather than llvm-extract, because the compiler is the only
 // LLVM tool that every ROCm has.
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -42,9 +41,7 @@ std::size_t behind_string(std::string_view text, std::size_t open) {
 std::string_view name_at(std::string_view text, std::size_t at) {
     std::size_t end = at + 1;
     if (end < text.size() && text[end] == '"') return text.substr(at, behind_string(text, end) - at);
-    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_' ||
-                                 text[end] == '.' || text[end] == '$' || text[end] == '-'))
-        ++end;
+    while (end < text.size() && (is_word(text[end]) || text[end] == '.' || text[end] == '-')) ++end;
     return text.substr(at, end - at);
 }
 
@@ -117,8 +114,8 @@ std::string list_of(std::string_view text, const std::set<std::string_view>& kep
            std::string(text.substr(type, open + 2 - type)) + elements + std::string(text.substr(end));
 }
 
-// A module of LLVM IR, as text: what it defines, and which definitions refer to which. It is looked at
-// for one kernel.
+// A module of LLVM IR, as text: what it defines, and which definitions refer to which. It is looked
+// at for one kernel.
 class IrModule {
  public:
     // `text` has to outlive this. It has the form that compilers write: each entity takes one line,
@@ -149,8 +146,8 @@ class IrModule {
         return found != m_entities.end() && found->second.is_kernel;
     }
 
-    // Returns a variable that the kernel can reach and that is more than a constant of its own code,
-    // so that other kernels or the host may change it. The string is empty if there is none.
+    // Returns a variable that the kernel can reach and that is more than a constant of its own
+    // code, so that other kernels or the host may change it. The string is empty if there is none.
     std::string state() const {
         for (const std::string_view name : m_reached) {
             const Entity& entity = m_entities.at(name);
@@ -160,8 +157,8 @@ class IrModule {
         return "";
     }
 
-    // Returns the functions that the kernel reaches, that other kernels of the module reach too, and
-    // that have more than `size` lines together with all that they call.
+    // Returns the functions that the kernel reaches, that other kernels of the module reach too,
+    // and that have more than `size` lines together with all that they call.
     std::set<std::string> shared_functions(std::size_t size) const {
         std::set<std::string_view> others;
         for (const auto& [name, entity] : m_entities) {
@@ -328,8 +325,8 @@ void generate_alone(const Alone& part, const Kernel& kernel) {
     run(with_options(back_end_of(part.compile, part.one), {"-disable-llvm-passes"}));
 }
 
-// Reads the source for one arch, and adds to `material` what decides the result for `kernel`. Throws
-// Refused if the kernel cannot be compiled by itself.
+// Reads the source for one arch, and adds to `material` what decides the result for `kernel`.
+// Throws Refused if the kernel cannot be compiled by itself.
 Alone begin_alone(const Step& compile, const Kernel& kernel, const Job& job, std::size_t number, Material& material) {
     const std::string lead = job.directory + "/" + std::to_string(number);
     Alone part = {compile, lead + ".all.ll", lead + ".one.ll", false, {}};
@@ -359,8 +356,8 @@ void finish_alone(const Alone& part, const Kernel& kernel) {
     }
 }
 
-// Compiles `kernel` by itself, for all archs. Returns the CPU seconds that were spent until the source
-// had been read. Throws Refused if that is impossible.
+// Compiles `kernel` by itself, for all archs. Returns the CPU seconds that were spent until the
+// source had been read. Throws Refused if that is impossible.
 double compile_alone(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
     Material material(job);
     material.add(kernel.words());
@@ -379,7 +376,8 @@ double compile_alone(const Job& job, const ClangSteps& steps, const Kernel& kern
 
 void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     ClangSteps steps = clang_steps_of(job.command, job.directory);
-    // The place of the source, and how it is compiled, are in the name `__hip_cuid_…` in device code.
+    // The place of the source, and how it is compiled, are in the name `__hip_cuid_…` in device
+    // code.
     for (Step& step : steps.device) {
         for (std::string& word : step.words) {
             if (begins_with(word, k_module_id)) word = std::string(k_module_id) + "0";

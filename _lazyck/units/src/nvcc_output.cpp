@@ -1,7 +1,6 @@
 #include "nvcc_output.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 
 #include "text.h"
@@ -10,11 +9,9 @@ namespace lazyck::units {
 
 namespace {
 
-bool is_blank_character(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
-
 std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && is_blank_character(text.front())) text.remove_prefix(1);
-    while (!text.empty() && is_blank_character(text.back())) text.remove_suffix(1);
+    while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
     return text;
 }
 
@@ -71,9 +68,7 @@ void add_variable(const std::vector<std::string_view>& words, Registrations& out
     if (parts.size() == 2) out.variables.emplace_back(parts[0]);
 }
 
-bool is_name(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%' || c == '.';
-}
+bool is_name(char c) { return is_word(c) || c == '%' || c == '.'; }
 
 std::string_view last_name(std::string_view text) {
     while (!text.empty() && !is_name(text.back())) text.remove_suffix(1);
@@ -96,8 +91,7 @@ std::string shape(std::string_view parameter) {
     std::string out;
     for_each_piece(parameter, [&](std::string_view piece) {
         const char c = piece[0];
-        const bool is_number = std::isdigit(static_cast<unsigned char>(c)) != 0;
-        if ((c == '.' && piece != ".param") || is_number || c == '[' || c == ']') out += piece;
+        if ((c == '.' && piece != ".param") || is_digit(c) || c == '[' || c == ']') out += piece;
     });
     return out;
 }
@@ -105,8 +99,7 @@ std::string shape(std::string_view parameter) {
 // Adds the names in `text` to `out`, except for `except`.
 void add_names(std::string_view text, std::string_view except, std::set<std::string>& out) {
     for_each_piece(text, [&](std::string_view word) {
-        const bool may_be = word[0] == '_' || word[0] == '$' || std::isalpha(static_cast<unsigned char>(word[0])) != 0;
-        if (may_be && word != except) out.emplace(word);
+        if (is_word_start(word[0]) && word != except) out.emplace(word);
     });
 }
 
@@ -133,7 +126,7 @@ std::string read_entry(std::string_view head, Ptx& out) {
 // Returns the name in a head such as `.visible .func (.param .b32 result) name(...)`.
 std::string function_name(std::string_view head) {
     std::size_t at = head.find(".func") + 5;
-    while (at < head.size() && is_blank_character(head[at])) ++at;
+    while (at < head.size() && is_space(head[at])) ++at;
     if (at < head.size() && head[at] == '(') at = std::min(head.find(')', at), head.size() - 1) + 1;
     return std::string(last_name(head.substr(0, std::min(head.find('(', at), head.size()))));
 }
@@ -160,20 +153,13 @@ Ptx read_ptx(std::string_view text) {
     Ptx out;
     // Reads one directive after another. Each ends at a `;`, or at the `{` of a body, which is read
     // separately.
-    for (std::size_t at = 0; at < text.size();) {
-        const char c = text[at];
-        if (is_blank_character(c) || c == '}' || c == ';') {
-            ++at;
-            continue;
-        }
-        if (text.substr(at, 2) == "//") {
-            at = std::min(text.find('\n', at), text.size());
-            continue;
-        }
+    constexpr std::string_view k_between = " \t\r\n};";
+    for (std::size_t at = 0; (at = text.find_first_not_of(k_between, at)) != std::string_view::npos;) {
         const std::size_t line = std::min(text.find('\n', at), text.size());
         const std::string_view word = text.substr(at, line - at);
+        const bool is_comment = begins_with(word, "//");
         const bool is_code = begins_with(word, ".visible .entry") || begins_with(word, ".entry") ||
-                             begins_with(word, ".weak .entry") || contains(word, ".func");
+                             begins_with(word, ".weak .entry") || (!is_comment && contains(word, ".func"));
         if (is_code) {
             const std::size_t body = std::min(text.find_first_of("{;", at), text.size());
             const std::string_view head = text.substr(at, body - at);
@@ -191,8 +177,7 @@ Ptx read_ptx(std::string_view text) {
             at = end;
             continue;
         }
-        const bool is_variable = contains(word, ".global") || contains(word, ".const ");
-        if (!is_variable) {
+        if (is_comment || !(contains(word, ".global") || contains(word, ".const "))) {
             at = line;
             continue;
         }

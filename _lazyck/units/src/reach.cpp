@@ -70,12 +70,6 @@ void for_each_word(std::string_view text, std::string_view own, const F& f) {
     }
 }
 
-// Whether the function is called by the name of its class, as constructors are, or by no name at
-// all.
-bool is_called_without_name(const Definition& d, const Declared& around) {
-    return has(k_always, d.name) || has(around.names, d.name);
-}
-
 // Finds the declarations, and the functions of classes, that mention each name.
 class Mentions {
  public:
@@ -115,7 +109,8 @@ class Mentions {
                 const bool is_function = user >= declarations;
                 const Definition* const function = is_function ? &m_found.functions[user - declarations] : nullptr;
                 const Declared& around = m_found.all[is_function ? function->declaration : user];
-                if (is_function && !is_called_without_name(*function, around)) {
+                // Constructors are called by the name of their class, and some functions by none.
+                if (is_function && !has(k_always, function->name) && !has(around.names, function->name)) {
                     add_name(function->name);
                     continue;
                 }
@@ -295,9 +290,9 @@ void add_with_pragmas(std::string_view text, std::size_t begin, std::size_t end,
         if (last == std::string_view::npos) break;
         const std::size_t line = text.rfind('\n', last) + 1;  // 0 on the first line
         const std::string_view said = text.substr(line, last + 1 - line);
-        if (said.substr(0, 30) == "#pragma nv_exec_check_disable" || said.substr(0, 26) == "#pragma hd_warning_disable")
+        if (begins_with(said, "#pragma nv_exec_check_disable") || begins_with(said, "#pragma hd_warning_disable"))
             cuts.push_back({line, last + 1, " "});
-        else if (said.substr(0, 2) != "# ")
+        else if (!begins_with(said, "# "))
             break;
         at = line;
     }

@@ -64,18 +64,19 @@ bool is_body_alone(const Definition& d);
 // Stands in place of a declaration that is left out. Preprocessed text has no other comments.
 constexpr std::string_view k_left_out = ";/*lazyck*/";
 
-// Returns what stands in place of a function's body, or an empty string if the body stays. A `;` also
-// takes the place of the head of a function that its class has declared: it cannot be declared again
-// outside of the class.
+// Returns what stands in place of a function's body, or an empty string if the body stays. A `;`
+// also takes the place of the head of a function that its class has declared: it cannot be declared
+// again outside of the class.
 using Replacement = std::function<std::string_view(const Definition&)>;
 
 // Returns `text` with these replacements. The lines that remain keep their numbers.
 std::string with_replacements(std::string_view text, const Definitions& found, const Replacement& replacement);
 
 // Returns `text` with these replacements, and without what the declarations `roots` and the text
-// `more` do not need: they need what they mention, directly or by way of other mentions. What has no
-// name is always needed. What is replaced mentions nothing. An optional function mentions nothing as
-// long as nothing mentions its name. Of the functions, only the optional ones are left out.
+// `more` do not need: they need what they mention, directly or by way of other mentions. What has
+// no name is always needed. What is replaced mentions nothing. An optional function mentions
+// nothing as long as nothing mentions its name. Of the functions, only the optional ones are left
+// out.
 std::string with_needed_parts(std::string_view text, const Definitions& found, const Replacement& replacement,
                               const std::vector<bool>& roots, std::string_view more);
 

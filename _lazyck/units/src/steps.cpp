@@ -103,10 +103,10 @@ void Pipe::write(std::string_view text) {
     m_ends[1] = -1;
 }
 
-// Runs a program and waits for it, and returns its exit status; 128 + the signal's number if a signal
-// ended it. If `output` is given, the program's standard output and standard error are appended to it.
-// Only this program inherits `input`. Sets `seconds` to its CPU seconds, with those of the programs
-// that it started. Throws std::runtime_error if it cannot be started.
+// Runs a program and waits for it, and returns its exit status; 128 + the signal's number if a
+// signal ended it. If `output` is given, the program's standard output and standard error are
+// appended to it. Only this program inherits `input`. Sets `seconds` to its CPU seconds, with those
+// of the programs that it started. Throws std::runtime_error if it cannot be started.
 int run_program(const Words& words, std::string* output, Pipe* input, double* seconds) {
     int ends[2] = {-1, -1};
     if (output != nullptr && pipe2(ends, O_CLOEXEC) != 0) fail("pipe", errno);
@@ -171,39 +171,29 @@ Words shell_words(std::string_view line) {
     bool is_begun = false;
     char quote = '\0';
     for (std::size_t i = 0; i < line.size(); ++i) {
-        const char c = line[i];
-        if (quote == '\'') {
-            if (c == '\'')
-                quote = '\0';
-            else
-                word += c;
+        const char c = line[i], next = i + 1 < line.size() ? line[i + 1] : '\0';
+        if (quote == '\0' && is_space(c)) {
+            if (is_begun) words.push_back(std::exchange(word, {}));
+            is_begun = false;
             continue;
         }
-        const auto escapes = [&](char next) {
-            return quote == '\0' || next == '"' || next == '\\' || next == '$' || next == '`';
-        };
-        if (c == '\\' && i + 1 < line.size() && escapes(line[i + 1])) {
-            word += line[++i];
-            is_begun = true;
-        } else if (c == '"') {
-            quote = quote == '"' ? '\0' : '"';
-            is_begun = true;
-        } else if (c == '\'' && quote == '\0') {
+        is_begun = true;
+        const bool is_escaped = next != '\0' && (quote == '\0' || contains("\"\\$`", std::string_view(&next, 1)));
+        if (c == quote) {
+            quote = '\0';
+        } else if (quote == '\0' && (c == '"' || c == '\'')) {
             quote = c;
-            is_begun = true;
-        } else if (c == '$' && i + 1 < line.size() && (std::isalpha(line[i + 1]) != 0 || line[i + 1] == '_')) {
+        } else if (quote == '\'') {
+            word += c;
+        } else if (c == '\\' && is_escaped) {
+            word += line[++i];
+        } else if (c == '$' && (std::isalpha(next) != 0 || next == '_')) {
             std::string name;
             while (i + 1 < line.size() && (std::isalnum(line[i + 1]) != 0 || line[i + 1] == '_')) name += line[++i];
             const char* const value = std::getenv(name.c_str());
             word += value == nullptr ? "" : value;
-            is_begun = true;
-        } else if (quote == '\0' && std::isspace(static_cast<unsigned char>(c)) != 0) {
-            if (is_begun) words.push_back(word);
-            word.clear();
-            is_begun = false;
         } else {
             word += c;
-            is_begun = true;
         }
     }
     if (is_begun) words.push_back(word);

@@ -80,8 +80,9 @@ std::string shown_steps(Words command, const Words& showing, const std::string& 
 // Splits a line that a compiler driver printed, as a shell would.
 Words shell_words(std::string_view line);
 
-// Writes the module id, which makes the source's internal names unique, where a front end reads it. In
-// a source without a function that has a unique name, the compiler would use its process id for that.
+// Writes the module id, which makes the source's internal names unique, where a front end reads it.
+// In a source without a function that has a unique name, the compiler would use its process id for
+// that.
 void set_module_id(const Step& front_end, const std::string& module_id);
 
 // Returns the steps of `command`, which compiles one source to an object, with temporary files in

@@ -22,14 +22,10 @@ bool Tokens::next(Token& out) {
             ++m_at;
     } else if (c == '"' || c == '\'') {
         skip_quoted(c);
-    } else if (c == ':' && m_text.substr(m_at, 2) == "::") {
-        m_at += 2;
-    } else if (c == '-' && m_text.substr(m_at, 2) == "->") {
-        m_at += 2;
-    } else if (std::string_view("<>=!").find(c) != std::string_view::npos && m_text.substr(m_at + 1, 1) == "=") {
-        m_at += 2;  // a `>=` closes no template's arguments
     } else {
-        ++m_at;
+        // A `>=` closes no template's arguments.
+        constexpr std::string_view k_pairs[] = {"::", "->", "<=", ">=", "==", "!="};
+        m_at += has(k_pairs, m_text.substr(m_at, 2)) ? 2 : 1;
     }
     out = {m_text.substr(begin, m_at - begin), begin};
     return true;

@@ -81,8 +81,8 @@ class Tokens {
     bool m_is_in_source = false;
 };
 
-// Returns the file that a line marker names (`# 12 "file" 2`), as it is written there; {} if `line` is
-// none.
+// Returns the file that a line marker names (`# 12 "file" 2`), as it is written there; {} if `line`
+// is none.
 std::optional<std::string_view> marked_file(std::string_view line);
 
 // Returns true if the text may observe from which of its lines something was called: by a function

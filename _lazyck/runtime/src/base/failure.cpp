@@ -63,13 +63,6 @@ constexpr std::size_t k_longest_error_line = 500;
 
 constexpr char k_undefined[] = "undefined symbol: ";
 
-std::string lower(std::string text) {
-    for (char& c : text) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return text;
-}
-
 template <class IsMeant>
 bool says(const std::string& output, IsMeant is_meant) {
     const std::string text = lower(output);

@@ -1,7 +1,8 @@
-// Provides small text functions: quoting, splitting, and names for file systems.
+// Provides small text functions: quoting, splitting, names for file systems, and numbers.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,9 @@ Strings split(std::string_view text, std::string_view separators);
 std::string join(const Strings& parts, std::string_view separator);
 // Returns `text` without blanks, tabs and carriage returns at its ends.
 std::string without_blanks(const std::string& text);
+
+// Returns `text` with its ASCII letters in lower case.
+std::string lower(std::string_view text);
 
 // Returns a readable part of a file name for any text. Letters, digits and "._+-" are kept. A
 // changed or long text gets a hash.
@@ -51,6 +55,34 @@ class JsonObject {
  private:
     std::string m_text;
 };
+
+// Numbers are read and written in one form, whatever language the program has chosen. The C
+// library's functions read and write "0,5" if LC_NUMERIC says so.
+
+// Returns `value` with `digits` digits behind the point, at most nine. The result is "0" if the
+// value is not finite.
+std::string decimal(double value, int digits);
+
+// Returns the number in `text`, which must consist of digits, with at most one point among them,
+// and nothing else.
+std::optional<double> number_in(std::string_view text);
+
+// Returns the number that `text` begins with, after blanks, and removes what was read from `text`.
+// Returns nothing, and leaves `text` without its leading blanks, if there is no number.
+std::optional<double> take_number(std::string_view& text);
+std::optional<long> take_integer(std::string_view& text);
+
+// Returns a number of seconds such as "90" or "0.5"; nullopt for anything else. `seconds_of` in
+// quantities.py accepts the same texts.
+std::optional<double> seconds_in(std::string_view text);
+
+// Returns the bytes of a size such as "20G", "1.5 GB", "512MiB", "7B" or "0"; nullopt for anything
+// else. All units but B are powers of 1024, in either case. `size_of` in quantities.py accepts the
+// same sizes.
+std::optional<double> size_in(std::string_view text);
+
+// Returns a size such as "1.5 GB", in powers of 1024, like `show_size` in quantities.py.
+std::string size_text(double bytes);
 
 // Returns a time such as "23.1 s".
 std::string seconds_text(double seconds);

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "base/failure.h"
-#include "base/lasting.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
 #include "platform/elf_view.h"
@@ -67,28 +66,23 @@ Function<GetAttribute> g_cuda_attribute, g_driver_attribute;
 Function<int(unsigned)> g_driver_init;
 Function<int(int*, int)> g_driver_get;
 
-// Remembers the arch of each device, because reading all properties of one can cost a millisecond.
-class Answers {
- public:
-    template <typename Ask>
-    std::string get(int device, Ask ask) {
-        auto& archs = m_archs.get([] { return std::map<int, std::string>(); });
-        {
-            const std::lock_guard<std::mutex> guard(lock_of(Shared::archs_of_devices));
-            const auto known = archs.find(device);
-            if (known != archs.end()) return known->second;
-        }
-        const std::string arch = ask(device);
+// The arch of each device is remembered, because reading all properties of one can cost a
+// millisecond.
+Lasting<std::map<int, std::string>> g_hip_archs, g_cuda_archs;
+
+template <typename Ask>
+std::string remembered_arch(Lasting<std::map<int, std::string>>& all, int device, Ask ask) {
+    auto& archs = all.get([] { return std::map<int, std::string>(); });
+    {
         const std::lock_guard<std::mutex> guard(lock_of(Shared::archs_of_devices));
-        if (!arch.empty()) archs[device] = arch;
-        return arch;
+        const auto known = archs.find(device);
+        if (known != archs.end()) return known->second;
     }
-
- private:
-    Lasting<std::map<int, std::string>> m_archs;
-};
-
-Answers g_hip_answers, g_cuda_answers;
+    const std::string arch = ask(device);
+    const std::lock_guard<std::mutex> guard(lock_of(Shared::archs_of_devices));
+    if (!arch.empty()) archs[device] = arch;
+    return arch;
+}
 
 std::string hip_arch(int device) {
     std::string properties(k_properties_room, '\0');
@@ -139,7 +133,7 @@ Strings ask_hip(const Strings& built) {
     GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip_libraries);
     if (get_device == nullptr || get_device(&device) != 0) return {};
     const int count = device_count(g_hip_count.get("hipGetDeviceCount", k_hip_libraries));
-    const auto arch_of = [](int each) { return g_hip_answers.get(each, hip_arch); };
+    const auto arch_of = [](int each) { return remembered_arch(g_hip_archs, each, hip_arch); };
     const auto is_built = [&](const std::string& arch) {
         return std::find(built.begin(), built.end(), arch) != built.end();
     };
@@ -200,7 +194,8 @@ bool is_built_for_cuda(const std::string& arch, const Strings& built) {
 template <typename DeviceOf>
 Strings ask_cuda_by(GetAttribute* attribute, int current, int count, DeviceOf device_of, const Strings& built) {
     const auto ask = [&](int ordinal) {
-        return g_cuda_answers.get(device_of(ordinal), [attribute](int d) { return capability(attribute, d); });
+        return remembered_arch(g_cuda_archs, device_of(ordinal),
+                               [attribute](int d) { return capability(attribute, d); });
     };
     const auto is_built = [&](const std::string& arch) { return is_built_for_cuda(arch, built); };
     std::set<std::string> archs;

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/numbers.h"
 #include "base/text.h"
 #include "platform/files.h"
 

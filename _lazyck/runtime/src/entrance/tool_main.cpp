@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/arch.h"
 #include "bundle/manifest_view.h"
 #include "cache/cache.h"

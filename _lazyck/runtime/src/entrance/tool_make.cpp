@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,7 +16,7 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/recipe.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"

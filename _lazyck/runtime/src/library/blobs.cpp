@@ -5,7 +5,6 @@
 
 #include "base/failure.h"
 #include "bundle/arch.h"
-#include "lazyck_abi.h"
 #include "platform/elf_view.h"
 
 namespace lazyck::rt {

@@ -10,10 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/lasting.h"
 #include "bundle/manifest_view.h"
 #include "platform/config.h"
-#include "platform/files.h"
+#include "platform/threads.h"
 
 // _lazyck/postbuild/link/stubs.py defines these in each lazy library.
 extern "C" {

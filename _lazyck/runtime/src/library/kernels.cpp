@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/lasting.h"
 #include "lazyck_abi.h"
 #include "library/library.h"
+#include "platform/threads.h"
 
 namespace {
 

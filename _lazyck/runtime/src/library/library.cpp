@@ -98,27 +98,25 @@ void* Library::resolve(std::uint32_t slot, const void* caller) {
 
 const void* Library::image_for(const Handle& handle, bool& is_whole) {
     try {
-        return image_of(core.blobs.host_unit(handle.source, handle.table), handle, is_whole);
+        const HostUnit& unit = core.blobs.host_unit(handle.source, handle.table);
+        const auto kernel = handle.is_kernel ? unit.kernels.find(handle.symbol) : unit.kernels.end();
+        const void* image = nullptr;
+        if (kernel != unit.kernels.end()) {
+            // If the whole source is ready already, it is better than a kernel that must be
+            // compiled.
+            const Wanted one = {kernel->second, nullptr, true, "", ""}, all = {unit.whole, nullptr, true, "", ""};
+            if (core.states.is_loaded(one.blob) || readiness.is_at_hand(one) || !readiness.is_at_hand(all)) {
+                image = function_for_call(one.blob);
+                readiness.expect_whole_source(one.blob, all.blob, unit.kernels.size());
+            }
+        }
+        is_whole = image == nullptr || is_whole_mark(image);
+        return is_whole ? function_for_call(unit.whole) : image;
     } catch (const CompileError& e) {
         const std::string what = handle.is_kernel ? "kernel " : "variable ";
         const std::string used = handle.symbol.empty() ? "" : "\n  used: " + what + visible(readable(handle.symbol));
         throw CompileError((e.what() + used).c_str(), e.blob(), e.log(), e.command());
     }
-}
-
-const void* Library::image_of(const HostUnit& unit, const Handle& handle, bool& is_whole) {
-    const auto kernel = handle.is_kernel ? unit.kernels.find(handle.symbol) : unit.kernels.end();
-    const void* image = nullptr;
-    if (kernel != unit.kernels.end()) {
-        // If the whole source is ready already, it is better than a kernel that must be compiled.
-        const Wanted one = {kernel->second, nullptr, true, "", ""}, all = {unit.whole, nullptr, true, "", ""};
-        if (core.states.is_loaded(one.blob) || readiness.is_at_hand(one) || !readiness.is_at_hand(all)) {
-            image = function_for_call(one.blob);
-            readiness.expect_whole_source(one.blob, all.blob, unit.kernels.size());
-        }
-    }
-    is_whole = image == nullptr || is_whole_mark(image);
-    return is_whole ? function_for_call(unit.whole) : image;
 }
 
 // Makes a blob ready, and returns its function of this number. The slot is not read, because during

@@ -31,7 +31,6 @@ class Library {
  private:
     Library(const Config& config, std::string path) : core(config, std::move(path)) {}
     void begin();
-    const void* image_of(const HostUnit& unit, const Handle& handle, bool& is_whole);
     void* function_for_call(BlobId blob, std::uint32_t number = 0, const Call& call = {});
 
     std::unique_ptr<Prefetch> m_prefetch;  // of LAZYCK_PREFETCH

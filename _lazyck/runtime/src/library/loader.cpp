@@ -270,12 +270,8 @@ std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, con
 
 void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& archs) {
     const ManifestRow at = core.blobs.row(blob);
-    const BlobRow description = at.blob();
-    Event event;
-    event.kind = "load";
-    event.library = at.manifest.library();
-    event.blob = description.name;
-    event.arch = archs;
+    const Subject subject = subject_of(at.manifest, at.blob(), archs);
+    Event event("load", subject);
     event.what = entry.origin;
     event.size = entry.file->size();
     event.start = now_seconds();
@@ -316,7 +312,6 @@ void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& 
     if (!is_first) return;
     core.store.events.prepare();
     event.seconds = now_seconds() - event.start;
-    const Subject subject = subject_of(at.manifest, description, archs);
     if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
     core.store.events.tell(event, core.store.history(at.manifest));
 }

@@ -13,9 +13,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/lasting.h"
 #include "lazyck.h"
 #include "library/core.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 

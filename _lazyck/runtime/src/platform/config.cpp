@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "platform/files.h"
 #include "platform/messages.h"
 

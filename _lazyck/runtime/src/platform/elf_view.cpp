@@ -111,8 +111,20 @@ std::optional<DynamicSymbol> ElfView::symbol(std::uint64_t index, std::string_vi
 }
 
 std::optional<DynamicSymbol> ElfView::find_function(std::string_view name) const {
-    if (!m_problem.empty() || m_symbols == 0 || m_strings == 0) return std::nullopt;
-    return m_gnu_hash != 0 ? find_by_gnu_hash(name) : find_by_sysv_hash(name);
+    if (m_symbols == 0 || m_strings == 0) return std::nullopt;
+    if (m_gnu_hash != 0) return find_by_gnu_hash(name);
+    // All symbols are walked, since such files are rare.
+    for (std::uint64_t i = 1, count = symbol_count(); i < count; ++i) {
+        if (const auto found = symbol(i, name)) return found;
+    }
+    return std::nullopt;
+}
+
+bool ElfView::has_header_state() const {
+    for (std::uint64_t i = 1, count = symbol_count(); i < count; ++i) {
+        if (is_header_state(i)) return true;
+    }
+    return false;
 }
 
 bool ElfView::is_header_state(std::uint64_t index) const {
@@ -125,51 +137,26 @@ bool ElfView::is_header_state(std::uint64_t index) const {
     return !lead || std::memcmp(lead->data(), "_ZT", 3) != 0 || std::strchr("VITSC", (*lead)[3]) == nullptr;
 }
 
-bool ElfView::has_header_state() const {
-    if (!m_problem.empty() || m_symbols == 0 || m_strings == 0) return false;
-    if (m_gnu_hash == 0) {
-        for (std::uint64_t i = 1, count = sysv_symbols(); i < count; ++i) {
-            if (is_header_state(i)) return true;
-        }
-        return false;
-    }
-    // The table covers the symbols that the file defines, from `first` to the end of the last
-    // chain. The chain array has one word for each of these symbols.
-    const auto buckets = read<std::uint32_t>(m_gnu_hash), first = read<std::uint32_t>(m_gnu_hash + 4);
-    const auto filter_words = read<std::uint32_t>(m_gnu_hash + 8);
-    if (!buckets || !first || !filter_words) return false;
-    const std::uint64_t bucket_at = m_gnu_hash + 16 + 8 * std::uint64_t{*filter_words};
-    const std::uint64_t chain_at = bucket_at + 4 * std::uint64_t{*buckets};
-    std::uint32_t last = 0;
-    for (std::uint64_t i = 0; i < *buckets; ++i) {
-        const auto start = read<std::uint32_t>(bucket_at + 4 * i);
-        if (!start) return false;
-        last = std::max(last, *start);
-    }
-    for (std::uint64_t i = *first; last >= *first; ++i) {
-        const auto link = read<std::uint32_t>(chain_at + 4 * (i - *first));
-        if (!link) return false;
-        if (is_header_state(i)) return true;
-        if (i >= last && (*link & 1) != 0) return false;
-    }
-    return false;
+// header: buckets, first symbol, words of the filter, shift; filter:u64[]; bucket:u32[];
+// chain:u32[] (bit 0 set: last). The chains cover the symbols that the file defines, from `first`
+// to the end of the last chain.
+std::optional<ElfView::GnuHash> ElfView::gnu_hash() const {
+    const auto header = read<std::array<std::uint32_t, 3>>(m_gnu_hash);
+    if (!header) return std::nullopt;
+    const auto [buckets, first, filter_words] = *header;
+    const std::uint64_t bucket_at = m_gnu_hash + 16 + 8 * std::uint64_t{filter_words};
+    return GnuHash{buckets, first, bucket_at, bucket_at + 4 * std::uint64_t{buckets}};
 }
 
-// header: buckets, first symbol, words of the filter, shift; filter:u64[]; bucket:u32[];
-// chain:u32[] (bit 0 set: last)
 std::optional<DynamicSymbol> ElfView::find_by_gnu_hash(std::string_view name) const {
     std::uint32_t h = 5381;
     for (const char c : name) h = h * 33 + static_cast<unsigned char>(c);
-    const auto buckets = read<std::uint32_t>(m_gnu_hash);
-    const auto first = read<std::uint32_t>(m_gnu_hash + 4);
-    const auto filter_words = read<std::uint32_t>(m_gnu_hash + 8);
-    if (!buckets || !first || !filter_words || *buckets == 0) return std::nullopt;
-    const std::uint64_t bucket_at = m_gnu_hash + 16 + 8 * std::uint64_t{*filter_words};
-    const std::uint64_t chain_at = bucket_at + 4 * std::uint64_t{*buckets};
-    const auto start = read<std::uint32_t>(bucket_at + 4 * std::uint64_t{h % *buckets});
-    if (!start || *start < *first) return std::nullopt;
+    const auto table = gnu_hash();
+    if (!table || table->buckets == 0) return std::nullopt;
+    const auto start = read<std::uint32_t>(table->bucket_at + 4 * std::uint64_t{h % table->buckets});
+    if (!start || *start < table->first) return std::nullopt;
     for (std::uint64_t i = *start;; ++i) {
-        const auto link = read<std::uint32_t>(chain_at + 4 * (i - *first));
+        const auto link = read<std::uint32_t>(table->chain_at + 4 * (i - table->first));
         if (!link) return std::nullopt;
         if ((*link | 1) == (h | 1)) {
             if (const auto found = symbol(i, name)) return found;
@@ -178,21 +165,27 @@ std::optional<DynamicSymbol> ElfView::find_by_gnu_hash(std::string_view name) co
     }
 }
 
-// Returns the number of symbols, which is the number of chains in the table, but no more than the
-// file has room for.
-std::uint64_t ElfView::sysv_symbols() const {
-    const auto count = m_sysv_hash == 0 ? std::nullopt : read<std::uint32_t>(m_sysv_hash + 4);
-    if (!count || m_symbols > m_size) return 0;
-    return std::min<std::uint64_t>(*count, (m_size - m_symbols) / sizeof(Elf64_Sym));
-}
-
-// header: buckets, chains; bucket:u32[]; chain:u32[], symbol 0 ends a chain. All symbols are
-// walked, since such files are rare.
-std::optional<DynamicSymbol> ElfView::find_by_sysv_hash(std::string_view name) const {
-    for (std::uint64_t i = 1, count = sysv_symbols(); i < count; ++i) {
-        if (const auto found = symbol(i, name)) return found;
+// Returns the number of symbols, but no more than the file has room for; 0 if it is unknown. In the
+// older table (buckets, chains; bucket:u32[]; chain:u32[]), it is the number of chains.
+std::uint64_t ElfView::symbol_count() const {
+    if (m_symbols == 0 || m_strings == 0 || m_symbols > m_size) return 0;
+    const std::uint64_t most = (m_size - m_symbols) / sizeof(Elf64_Sym);
+    if (m_gnu_hash == 0) {
+        const auto count = m_sysv_hash == 0 ? std::nullopt : read<std::uint32_t>(m_sysv_hash + 4);
+        return std::min<std::uint64_t>(count.value_or(0), most);
     }
-    return std::nullopt;
+    const auto table = gnu_hash();
+    std::uint32_t last = 0;
+    for (std::uint64_t i = 0; table && i < table->buckets; ++i) {
+        const auto start = read<std::uint32_t>(table->bucket_at + 4 * i);
+        if (!start) return 0;
+        last = std::max(last, *start);
+    }
+    if (!table || last < table->first) return 0;
+    std::uint64_t end = last;
+    for (std::optional<std::uint32_t> link = 0; link && (*link & 1) == 0; ++end)
+        link = read<std::uint32_t>(table->chain_at + 4 * (end - table->first));
+    return std::min(end, most);
 }
 
 std::optional<std::pair<std::size_t, std::size_t>> ElfView::section(std::string_view name) const {

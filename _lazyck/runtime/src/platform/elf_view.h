@@ -49,16 +49,20 @@ class ElfView {
     struct Segment {
         std::uint64_t address, offset, size;
     };
+    struct GnuHash {
+        std::uint32_t buckets, first;
+        std::uint64_t bucket_at, chain_at;
+    };
 
     template <typename T>
     std::optional<T> read(std::uint64_t offset) const;
     std::optional<std::uint64_t> offset_of(std::uint64_t address) const;
     bool is_header_state(std::uint64_t index) const;
-    std::uint64_t sysv_symbols() const;
+    std::uint64_t symbol_count() const;
+    std::optional<GnuHash> gnu_hash() const;
     bool is_named(std::uint64_t strings, std::uint32_t name_at, std::string_view name) const;
     std::optional<DynamicSymbol> symbol(std::uint64_t index, std::string_view name) const;
     std::optional<DynamicSymbol> find_by_gnu_hash(std::string_view name) const;
-    std::optional<DynamicSymbol> find_by_sysv_hash(std::string_view name) const;
     void read_dynamic(std::uint64_t offset, std::uint64_t size);
 
     const unsigned char* m_data;

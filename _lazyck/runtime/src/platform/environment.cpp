@@ -11,9 +11,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/lasting.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/lasting.h"
 #include "lazyck_abi.h"
 #include "platform/environment.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "base/failure.h"
-#include "base/lasting.h"
 #include "base/text.h"
 #include "platform/environment.h"
 #include "platform/threads.h"

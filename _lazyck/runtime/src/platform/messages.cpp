@@ -16,8 +16,6 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/lasting.h"
-#include "base/numbers.h"
 #include "base/text.h"
 #include "lazyck_abi.h"
 #include "platform/environment.h"

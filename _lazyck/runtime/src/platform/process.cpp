@@ -133,32 +133,21 @@ LAZYCK_BARE void reset_signals() {
     }
 }
 
-// Closes all descriptors but those in `kept`, which holds `count` numbers in ascending order. The
-// others belong to the program, whose sockets would stay open and whose locks would stay held as
-// long as a copy of their descriptors is open.
-LAZYCK_BARE void close_others(const int* kept, int count) {
-    long first = 0;
-    for (int i = 0; i <= count; ++i) {
-        const long last = i < count ? kept[i] - 1 : k_last_descriptor;
-        if (last >= first && bare(k_close_range, first, last, 0) != 0) {
-            // Linux before 5.9 has no close_range.
-            for (long fd = first; fd <= last && fd <= k_last_guess; ++fd) bare(SYS_close, fd);
-        }
-        if (i < count) first = kept[i] + 1;
-    }
-}
-
+// Closes all descriptors but our own. The others belong to the program, whose sockets would stay
+// open and whose locks would stay held as long as a copy of their descriptors is open.
 LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
-    int kept[5];
-    int count = 0;
     const int ours[] = {start.reports, start.directory, start.input, start.output, start.errors};
-    for (const int fd : ours) {
-        if (fd < 0) continue;
-        int at = count++;
-        for (; at > 0 && kept[at - 1] > fd; --at) kept[at] = kept[at - 1];
-        kept[at] = fd;
+    for (long first = 0; first <= k_last_descriptor;) {
+        long kept = k_last_descriptor + 1;  // the next of ours
+        for (const int fd : ours) {
+            if (fd >= first && fd < kept) kept = fd;
+        }
+        if (kept > first && bare(k_close_range, first, kept - 1, 0) != 0) {
+            // Linux before 5.9 has no close_range.
+            for (long fd = first; fd < kept && fd <= k_last_guess; ++fd) bare(SYS_close, fd);
+        }
+        first = kept + 1;
     }
-    close_others(kept, count);
 }
 
 // Opens an empty input for a program that is given none, also where there is no /dev/null.

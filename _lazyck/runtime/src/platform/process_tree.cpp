@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/numbers.h"
+#include "base/text.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {

@@ -17,11 +17,15 @@
 #include <vector>
 
 #include "base/text.h"
+#include "platform/messages.h"
 
 namespace lazyck::rt {
 
 struct Event {
-    const char* kind = "";  // "compile", "wait" or "load"
+    Event(const char* its_kind, const Subject& subject)
+        : kind(its_kind), library(subject.library), blob(subject.blob), arch(subject.arch) {}
+
+    const char* kind;  // "compile", "wait" or "load"
     std::string library, blob, arch;
     double start = 0;    // seconds since 1970
     double seconds = 0;  // duration

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"

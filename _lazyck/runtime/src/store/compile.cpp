@@ -11,7 +11,7 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/arch.h"
 #include "bundle/recipe.h"
 #include "cache/texts.h"
@@ -64,7 +64,7 @@ class Compilation {
     // Waits for permits, compiles the entry, and returns it, published.
     Entry run(RemoteEntry* remote) {
         take_permits();
-        Event event = m_missing.event("compile");
+        Event event("compile", m_missing.subject);
         event.expected = m_missing.guess.blob.seconds;
         Span span(m_store.events, event, m_missing.cache.history_path());
         m_start = Clock::now();

@@ -56,17 +56,8 @@ Missing::Missing(Store& its_store, const ManifestRow& row, const Strings& archs,
     cache.make_directories_for(key);
 }
 
-Event Missing::event(const char* kind) const {
-    Event event;
-    event.kind = kind;
-    event.library = subject.library;
-    event.blob = subject.blob;
-    event.arch = subject.arch;
-    return event;
-}
-
 void Missing::tell_wait(const std::string& what, double begin) const {
-    Event event = this->event("wait");
+    Event event("wait", subject);
     event.what = what;
     event.start = begin;
     event.seconds = now_seconds() - begin;

@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/numbers.h"
 #include "base/text.h"
 #include "platform/files.h"
 #include "platform/process_tree.h"

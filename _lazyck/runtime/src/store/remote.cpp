@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "base/failure.h"
-#include "base/numbers.h"
+#include "base/text.h"
 #include "bundle/recipe.h"
 #include "cache/entry.h"
 #include "lazyck_abi.h"

@@ -18,7 +18,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/numbers.h"
 #include "base/text.h"
 #include "cache/texts.h"
 #include "lazyck_abi.h"
