@@ -41,8 +41,8 @@ struct RecipeRow {
 // makes a host unit's own names unique.
 std::string device_name(std::string text);
 
-// Returns the lines of a host unit's table (units/src/cuda_host.cpp) that describe device code, in the
-// form that BlobRow has.
+// Returns the lines of a host unit's table (units/src/cuda_host.cpp) that describe device code, in
+// the form that BlobRow has.
 Strings lines_of_table(std::string_view table);
 
 class ManifestView {

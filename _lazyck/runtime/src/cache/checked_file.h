@@ -24,8 +24,8 @@ namespace lazyck::rt {
 void* open_library(const Strings& before, const std::string& name, std::string& reason);
 
 // Makes copies of files that have names, for GPU runtimes that open the file that a blob is mapped
-// from. HIP 6.0 to 6.2 looks the name up in /proc/self/maps and cuts it at the first blank. The name
-// of a memory file there cannot be opened.
+// from. HIP 6.0 to 6.2 looks the name up in /proc/self/maps and cuts it at the first blank. The
+// name of a memory file there cannot be opened.
 class NamedCopies {
  public:
     // The directories of the copies are named after `name`.

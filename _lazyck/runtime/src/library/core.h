@@ -1,6 +1,6 @@
-// What the parts of a lazy library share: its blobs, their states in this process, a record of their
-// calls, and the store. An entry is got from a cache, or else by one thread that compiles it while
-// the others wait.
+// What the parts of a lazy library share: its blobs, their states in this process, a record of
+// their calls, and the store. An entry is got from a cache, or else by one thread that compiles it
+// while the others wait.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,6 @@
-// Makes blobs and their kernels ready: gets their entries and loads them. In the background, it makes
-// those ready that the calling function calls besides, and those that are likely to be called next.
+// Makes blobs and their kernels ready: gets their entries and loads them. In the background, it
+// makes those ready that the calling function calls besides, and those that are likely to be called
+// next.
 #pragma once
 
 #include <sys/types.h>
@@ -80,8 +81,8 @@ class Prefetch {
     ~Prefetch() { cancel(); }
 
     // Waits until the job is over, at most `seconds` (negative: for ever), and sets `error` to that
-    // of the first blob that failed. In a child made by fork, which has none of the threads, the job
-    // is over at once.
+    // of the first blob that failed. In a child made by fork, which has none of the threads, the
+    // job is over at once.
     lazyck_progress wait(double seconds, std::string& error) const;
     // Lets no more work begin.
     void cancel();

@@ -69,8 +69,8 @@ std::string read_rest(int fd, std::size_t longest) {
     return out;
 }
 
-// Throws CompileError, with the reason and the remedy, unless `st` is a directory that only the user
-// or root can write.
+// Throws CompileError, with the reason and the remedy, unless `st` is a directory that only the
+// user or root can write.
 void check_trusted(const std::string& path, const struct stat& st) {
     const std::string stranger = S_ISDIR(st.st_mode) ? stranger_of(st) : "";
     if (S_ISDIR(st.st_mode) && stranger.empty()) return;

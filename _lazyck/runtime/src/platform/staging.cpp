@@ -111,9 +111,9 @@ std::string PrivatePlaces::below(const std::string& parent, const std::function<
     remove_left_over(directory.get(), m_name + "-");
     std::string root = owned_prefix(parent + "/" + m_name) + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) return "";
-    // The lock is held as long as this process or one forked from it lives, so that no process takes
-    // the directory for left over. This works where process numbers mean nothing, too (containers
-    // that share a host's name), but not if the file system has no locks.
+    // The lock is held as long as this process or one forked from it lives, so that no process
+    // takes the directory for left over. This works where process numbers mean nothing, too
+    // (containers that share a host's name), but not if the file system has no locks.
     UniqueFd hold = open_file(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (hold && flock(hold.get(), LOCK_SH | LOCK_NB) != 0) hold = UniqueFd();
     m_places.push_back({parent, root, std::move(hold), getpid()});

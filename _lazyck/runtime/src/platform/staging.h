@@ -52,11 +52,11 @@ class PrivatePlaces {
     static Strings parents();
     // Returns the directory below `parent`, made at the first call, or an empty string if there can
     // be none. The names in the parent must be safe from others: it belongs to the user or root and
-    // is no link, and nobody else may write to it or, as in /tmp, move files of others. `suits` gets
-    // the open parent. Those that killed processes left there are removed first.
+    // is no link, and nobody else may write to it or, as in /tmp, move files of others. `suits`
+    // gets the open parent. Those that killed processes left there are removed first.
     std::string below(const std::string& parent, const std::function<bool(int)>& suits = [](int) { return true; });
-    // Removes the directories at the end of the process, unless another process made them or a child
-    // made by fork still uses them.
+    // Removes the directories at the end of the process, unless another process made them or a
+    // child made by fork still uses them.
     void close();
 
  private:

@@ -21,11 +21,11 @@ class RemoteEntry {
     // caller holds the blob's lock.
     RemoteEntry(const Missing& missing, const EntryKey& key, bool may_compile, Strings to_compile = {});
 
-    // Returns the entry if a remote has one that is whole and defines the symbols. The entry is open
-    // and published in the cache; for the key of a text, it is open but not published. Otherwise
-    // the result is empty. If the caller may compile, other hosts then wait for the entry, where
-    // the remotes can tell them, until `made` is called or this object ends. Throws CompileError if
-    // a compile service could not compile it.
+    // Returns the entry if a remote has one that is whole and defines the symbols. The entry is
+    // open and published in the cache; for the key of a text, it is open but not published.
+    // Otherwise the result is empty. If the caller may compile, other hosts then wait for the
+    // entry, where the remotes can tell them, until `made` is called or this object ends. Throws
+    // CompileError if a compile service could not compile it.
     UniqueFd fetch();
 
     // Returns "remote " and the one that had the entry, after a successful fetch.

@@ -46,8 +46,8 @@ TrimOutcome trim(const Directory& root, const TrimRequest& request,
                  const std::function<void(const TrimmedEntry&)>& removed);
 
 // Trims a cache that is larger than `most_bytes` to nine tenths of that, at most once an hour for
-// all processes of all hosts. Processes that compile call it: they have their entry, so a failure is
-// only reported.
+// all processes of all hosts. Processes that compile call it: they have their entry, so a failure
+// is only reported.
 void trim_now_and_then(const std::string& root, std::uint64_t most_bytes);
 
 }  // namespace lazyck::rt
