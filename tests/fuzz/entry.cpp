@@ -33,7 +33,8 @@ void check_entry(const std::string& content, bool is_text) {
     try {
         const ElfView elf(file.data(), file.size());
         elf.has_header_state();
-        functions_of(elf, "fuzz", k_symbols);
+        std::vector<DynamicSymbol> functions;
+        find_functions(elf, k_symbols, functions);
     } catch (const lazyck::CompileError&) {
     }
 }
