@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
@@ -37,13 +36,14 @@ std::optional<Mapping> mapping_at(const void* address) {
         char* rest = nullptr;
         const std::uintptr_t begin = std::strtoull(maps.c_str() + at, &rest, 16);
         if (*rest != '-' || wanted < begin || wanted >= std::strtoull(rest + 1, &rest, 16)) continue;
-        const std::string line = maps.substr(rest - maps.c_str(), maps.c_str() + end - rest);
-        unsigned major_number = 0, minor_number = 0;
-        unsigned long long inode = 0;
-        int path = 0;
         // In front of the device are permissions and an offset.
-        if (std::sscanf(line.c_str(), "%*s %*s %x:%x %llu %n", &major_number, &minor_number, &inode, &path) != 3) break;
-        return Mapping{makedev(major_number, minor_number), inode, line.substr(path)};
+        const std::size_t offset = maps.find(' ', rest - maps.c_str() + 1);
+        const char* const device = maps.c_str() + std::min(maps.find(' ', offset + 1), end);
+        const auto major_number = static_cast<unsigned>(std::strtoul(device, &rest, 16));
+        const auto minor_number = static_cast<unsigned>(std::strtoul(rest + (*rest == ':'), &rest, 16));
+        const ino_t inode = std::strtoull(rest, &rest, 10);
+        const std::size_t path = std::min(maps.find_first_not_of(' ', rest - maps.c_str()), end);
+        return Mapping{makedev(major_number, minor_number), inode, maps.substr(path, end - path)};
     }
     return std::nullopt;
 }
