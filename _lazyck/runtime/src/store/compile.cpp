@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <memory>
 #include <optional>
 
 #include "base/failure.h"
@@ -14,12 +13,11 @@
 #include "base/text.h"
 #include "bundle/arch.h"
 #include "bundle/recipe.h"
-#include "cache/texts.h"
 #include "lazyck_abi.h"
 #include "platform/process.h"
 #include "platform/staging.h"
 #include "store/private_names.h"
-#include "store/remote.h"
+#include "store/same_text.h"
 #include "store/store.h"
 
 namespace lazyck::rt {
@@ -43,7 +41,8 @@ class Compilation {
         : m_missing(missing),
           m_store(missing.store),
           m_recipe(missing.at.manifest.recipe(missing.blob.recipe)),
-          m_source(m_store.sources->find(missing.at, missing.cache)) {
+          m_source(m_store.sources->find(missing.at, missing.cache)),
+          m_text(missing, m_recipe) {
         m_store.sources->check(m_source, missing.at);
         m_values.source = m_source.named;
         m_values.name = hash(missing.key.library + '\n' + missing.blob.name).hex().substr(0, 16);
@@ -76,9 +75,9 @@ class Compilation {
             report(e, span.event());
             throw;
         }
-        const double seconds = m_is_taken_over ? 0 : seconds_since(m_start);
+        const double seconds = m_text.is_taken_over() ? 0 : seconds_since(m_start);
         if (m_is_preamble_refused) give_up_preamble(m_preamble);
-        if (m_is_taken_over) {
+        if (m_text.is_taken_over()) {
             ++m_store.counters.hits;
             span.event().kind = "wait";
             span.event().what = "its text, which has an entry already";
@@ -98,12 +97,11 @@ class Compilation {
         }
         span.event().size = found.entry.file->size();
         span.succeed();
-        found.entry.origin = m_is_taken_over ? "text" : "compiled";
+        found.entry.origin = m_text.is_taken_over() ? "text" : "compiled";
         found.entry.seconds = seconds;
         found.entry.peak_kib = m_peak_kib;
         if (remote != nullptr) remote->made();
-        // The remote caches that lacked the entry of this text get it, too, under the text's key.
-        if (m_remote_text && !m_is_taken_over) m_remote_text->made();
+        m_text.give_to_remotes();
         return std::move(found.entry);
     }
 
@@ -157,7 +155,7 @@ class Compilation {
             run_step("compile", m_plan.compile, k_product);
         } else {
             if (!is_known_by_text() && !is_compiled_faster()) run_step("compile", m_plan.compile, k_object);
-            if (!m_is_taken_over) {
+            if (!m_text.is_taken_over()) {
                 name_privately();
                 run_step("link", m_plan.link, k_product);
             }
@@ -174,16 +172,16 @@ class Compilation {
             fail_here("the bundle was changed while it was compiled from: " + change,
                       "the result would go into the cache under a key that it does not match", {false, 0});
         }
-        seal_entry(output.get(), m_missing.key.id(), m_text.is_text ? m_text.id() : Digest());
-        if (!m_is_taken_over) tell_making(output.get());
+        seal_entry(output.get(), m_missing.key.id(), m_text.digest());
+        if (!m_text.is_taken_over()) tell_making(output.get());
         keep_log();
         publish(m_staging->fd(), k_product, m_missing.path);
-        if (m_text.is_text) keep_text(m_missing.cache, m_text, m_missing.key);
+        m_text.keep();
         const double spent = seconds_since(m_start);
         say(Level::info,
-            (m_is_taken_over ? "took over " : "compiled ") + subject.words + " in " + seconds_text(spent) +
-                (m_is_taken_over ? ": an existing entry was made from the same text" : ""),
-            {"compile_end", subject, spent, m_is_taken_over ? "reused" : "compiled"});
+            (m_text.is_taken_over() ? "took over " : "compiled ") + subject.words + " in " + seconds_text(spent) +
+                (m_text.is_taken_over() ? ": an existing entry was made from the same text" : ""),
+            {"compile_end", subject, spent, m_text.is_taken_over() ? "reused" : "compiled"});
         return output;
     }
 
@@ -240,7 +238,7 @@ class Compilation {
         if (words.empty()) return false;
         words.insert(words.end(), m_plan.compile.begin(), m_plan.compile.end());
         run(words);
-        return m_is_taken_over;
+        return m_text.is_taken_over();
     }
 
     // Tries two things at the same time with the preamble, then the preamble alone.
@@ -260,54 +258,6 @@ class Compilation {
         if (is_compiled_by({})) return true;
         m_is_preamble_refused = true;
         return false;
-    }
-
-    // Returns whether `argv` is a command of `lazyck-unit` that asks for what was made of a text
-    // (units/src/units.h).
-    bool asks(const Strings& argv) const {
-        if (!m_store.config.has_text_keys || !m_values.launcher.empty() || argv.size() < 2) return false;
-        return argv[1] == "kernel" || argv[1] == "hip-kernel" || argv[1] == "entry" || argv[1] == "hip-text";
-    }
-
-    // Returns the digest of the text that lazyck-unit left, and of the steps that follow here;
-    // zeros if it left none.
-    Digest digest_of_text() const {
-        const char* const name = m_plan.link.empty() ? "blob.so.text" : "blob.o.text";
-        std::string all = read_text(open_at(m_staging->fd(), name, O_RDONLY).get(), 0, SIZE_MAX);
-        if (all.empty()) return {};
-        for (const Strings& words : {m_recipe.link, m_missing.at.manifest.private_names(), m_missing.symbols})
-            all += '\0' + shell_join(words);
-        return hash(all);
-    }
-
-    // Finds an entry that was made of the text, in a cache or a remote one. Returns it open, whole
-    // and with the symbols, or an empty descriptor.
-    UniqueFd find_by_text() {
-        m_remote_text.reset();
-        UniqueFd entry = m_store.find_text(m_missing.at.manifest, m_text, m_missing.symbols);
-        if (entry || !m_store.config.has_remote) return entry;
-        m_remote_text = std::make_unique<RemoteEntry>(m_missing, m_text, true);
-        return m_remote_text->fetch();
-    }
-
-    // Answers one question of `lazyck-unit`. Returns whether another question may follow.
-    bool answer(int asker) noexcept {
-        char question[64];
-        if (recv(asker, question, sizeof question, 0) <= 0) return false;
-        try {
-            const Digest text = digest_of_text();
-            m_text = text == Digest() ? EntryKey() : key_of_text(m_missing.key, text);
-            if (const UniqueFd entry = m_text.is_text ? find_by_text() : UniqueFd()) {
-                const UniqueFd copy = open_at(m_staging->fd(), k_product, O_WRONLY | O_CREAT | O_TRUNC);
-                if (!copy) fail_system("cannot write '" + m_staging->path() + "/blob.so'", errno);
-                copy_library(entry.get(), copy.get());
-                m_is_taken_over = true;
-            }
-        } catch (const std::exception& e) {
-            say(Level::debug, std::string("not taken over: ") + e.what(), {"", m_missing.subject});
-            m_text = {};
-        }
-        return send(asker, m_is_taken_over ? "y" : "n", 1, MSG_NOSIGNAL) == 1;
     }
 
     Outcome run(const Strings& argv) {
@@ -333,13 +283,13 @@ class Compilation {
         };
         UniqueFd ours, theirs;
         int ends[2];
-        if (asks(argv) && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
+        if (m_text.is_asked_by(argv) && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
             ours = UniqueFd(ends[0]);
             theirs = UniqueFd(ends[1]);
             command.environment.emplace_back(LAZYCK_UNIT_ASKS "=1");
             command.input = theirs.get();
             command.question = ours.get();
-            command.asked = [&] { return answer(ours.get()); };
+            command.asked = [&] { return m_text.answer(ours.get(), *m_staging, k_product); };
         }
         const Outcome outcome = run_command(command);
         m_peak_kib = std::max(m_peak_kib, outcome.peak_rss_kib);
@@ -349,7 +299,7 @@ class Compilation {
     void run_step(const char* name, const Strings& argv, const char* product) {
         if (argv.empty()) fail_here(std::string("its recipe has no ") + name + " step", "");
         const Outcome outcome = run(argv);
-        const bool has_product = m_is_taken_over || is_file_in(m_staging->fd(), product);
+        const bool has_product = m_text.is_taken_over() || is_file_in(m_staging->fd(), product);
         // An unknown ending is judged by the files that the command left; the checks before
         // publishing look into them.
         if (outcome.ending == Ending::succeeded && has_product) {
@@ -431,9 +381,7 @@ class Compilation {
     std::size_t m_output_at = 0;  // where the output of the last command begins in the log
     bool m_is_end_known = true;
     long m_peak_kib = 0;
-    EntryKey m_text;  // of the text that is compiled, once `lazyck-unit` has told it
-    std::unique_ptr<RemoteEntry> m_remote_text;
-    bool m_is_taken_over = false;  // an entry was made of that text before, and is copied
+    SameText m_text;
 };
 
 }  // namespace
