@@ -207,11 +207,14 @@ TEST_CASE("work that no call waits for comes after those that wait") {
     JobPermits permits(1);
     auto held = std::make_unique<HeldPermit>(permits, "a");
     std::atomic<bool> has_waited{false};
+    std::promise<void> begins;
     auto call = std::async(std::launch::async, [&] {
+        begins.set_value();
         const HeldPermit waited(permits, "b");
         has_waited = true;
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    begins.get_future().get();  // a busy machine may start a thread late
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     auto later = std::async(std::launch::async, [&] {
         const HeldPermit unhurried(permits);
         return has_waited.load();
