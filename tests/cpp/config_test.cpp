@@ -25,6 +25,20 @@ Config config_with(const char* variable, const char* value) {
 
 }  // namespace
 
+TEST_CASE("a process may use the cores that it is bound to") {
+    cpu_set_t before;
+    REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+    CHECK(usable_cores() == static_cast<unsigned>(CPU_COUNT(&before)));
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+        if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+    }
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    CHECK(usable_cores() == 1);
+    sched_setaffinity(0, sizeof before, &before);
+}
+
 TEST_CASE("without variables the settings are the documented ones") {
     Variables variables;
     variables.set("HOME", "/home/me");

@@ -43,6 +43,22 @@ TEST_CASE("complaints about a file system name its error") {
     for (const int error : {0, EINTR, EAGAIN, ENOMEM, EMFILE, ENFILE}) CHECK(!is_of_place(error));
 }
 
+TEST_CASE("of what a compiler says, its first error counts, else its last line") {
+    CHECK(first_error("") == "the compiler said nothing");
+    CHECK(first_error("one\ntwo\n\n \t\r\n") == "two");
+    CHECK(first_error("note\nx.cpp:1: error: one\nx.cpp:2: error: two\nlast\n") == "x.cpp:1: error: one");
+    for (const char* said : {"nvcc error   : it died", "ptxas Error: no", "x.o: undefined reference to `f'",
+                             "ld.lld: undefined symbol: f"})
+        CHECK(first_error(std::string("before\n") + said + "\nafter") == said);
+    // A driver's own line about its linker says nothing.
+    CHECK(first_error("collect2: error: ld returned 1\nwhy\n") == "why");
+    CHECK(first_error("clang: error: linker command failed with exit code 1\nwhy\n") == "why");
+    const std::string longest = "error: " + std::string(493, 'x');
+    CHECK(first_error(longest) == longest);
+    CHECK(first_error(longest + "y") == longest);
+    CHECK(first_error(std::string(501, 'x')) == std::string(500, 'x'));
+}
+
 TEST_CASE("the host's name is the system's") {
     char name[256] = {};
     REQUIRE(gethostname(name, sizeof name - 1) == 0);

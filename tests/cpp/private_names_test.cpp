@@ -3,6 +3,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "platform/elf_view.h"
 #include "unit_support.h"
@@ -69,6 +70,42 @@ TEST_CASE("without private names nothing is read") {
     std::string problem;
     names_after("no object", {"plain"}, problem);
     CHECK(problem == "");
+}
+
+TEST_CASE("an object whose header does not count its sections is read, and one that contradicts itself is refused") {
+    const std::string whole = made_file("object.o");
+    const Strings wanted = {"mine.lazyck.1"};
+    std::string problem;
+    const Strings names = names_after(whole, wanted, problem);
+    Elf64_Ehdr header;
+    std::memcpy(&header, whole.data(), sizeof header);
+    // With very many sections, the first one has the number.
+    const auto changed_by = [&](const auto& change, bool is_uncounted = false) {
+        std::string object = whole;
+        const auto sections = reinterpret_cast<Elf64_Shdr*>(&object[header.e_shoff]);
+        if (is_uncounted) {
+            reinterpret_cast<Elf64_Ehdr*>(object.data())->e_shnum = 0;
+            sections[0].sh_size = header.e_shnum;
+        }
+        for (int i = 0; i < header.e_shnum; ++i) {
+            if (sections[i].sh_type == SHT_SYMTAB) change(sections[i], sections[sections[i].sh_link]);
+        }
+        return names_after(object, wanted, problem);
+    };
+    using Row = Elf64_Shdr&;
+    CHECK(changed_by([](Row, Row) {}, true) == names);
+    CHECK(problem == "");
+    const auto is_refused = [&](const auto& change) {
+        changed_by(change);
+        return problem == "it is no ELF object whose symbols could be renamed";
+    };
+    CHECK(is_refused([&](Row symbols, Row) { symbols.sh_link = header.e_shnum; }));
+    CHECK(is_refused([&](Row, Row strings) { strings.sh_offset = whole.size() + 1; }));
+    CHECK(is_refused([&](Row, Row strings) { strings.sh_size = whole.size() - strings.sh_offset + 1; }));
+    CHECK(is_refused([&](Row symbols, Row) { symbols.sh_size = whole.size() * 2; }));
+    CHECK(is_refused([&](Row symbols, Row) { symbols.sh_offset = whole.size() - symbols.sh_size + 8; }));
+    CHECK(is_refused([&](Row symbols, Row) { symbols.sh_size = 0; }));
+    CHECK(is_refused([&](Row symbols, Row) { symbols.sh_type = SHT_PROGBITS; }));
 }
 
 TEST_CASE("what is no object is refused, and no number in one leads outside") {

@@ -7,6 +7,13 @@
 
 namespace lazyck::rt {
 
+TEST_CASE("blanks around a text are taken away") {
+    CHECK(without_blanks("") == "");
+    CHECK(without_blanks(" \t\r") == "");
+    CHECK(without_blanks("x") == "x");
+    CHECK(without_blanks(" \tx y\r ") == "x y");
+}
+
 TEST_CASE("safe_name keeps what file systems can hold, and tells changed names apart by a hash") {
     CHECK(safe_name("azAZ09._+-") == "azAZ09._+-");
     CHECK(safe_name("") == "_");

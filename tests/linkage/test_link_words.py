@@ -7,14 +7,16 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from link_jobs import link_job
 
-from _lazyck.command import Invocation, LinkCommand
+from _lazyck.command import CompileCommand, Invocation, LinkCommand
+from _lazyck.errors import FormatError
 from _lazyck.postbuild.link.reach import Demands
 from _lazyck.postbuild.link.relink import RUNTIME
-from _lazyck.postbuild.link.words import Keeper, link_words
+from _lazyck.postbuild.link.words import AheadLink, Keeper, ahead_link, link_words, load_ahead, save_ahead
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.objects.inputs import read_inputs
 from _lazyck.postbuild.objects.reveal import private_name
@@ -89,6 +91,73 @@ def test_a_lazy_library_is_linked_by_the_project_s_own_words(built: Path, tmp_pa
     rows = {s.name: s for s in elf.open_image(tmp_path / "objects" / Path(a).name).symbols()}
     assert rows["quiet"].visibility == "protected"
     assert private_name("quiet", "libx.so") in rows
+
+
+def ahead_of(at: Path, into: Path, *words: str, holding: dict[str, tuple[str, ...]], **fields: Any) -> AheadLink:
+    """Return the ahead-of-time link of `words`, where files hold blobs of these names."""
+    call = Invocation("c++", "host", str(at), (CXX, "-c"), 1, (("CPATH", "inc"),))
+    records = {
+        str(at / file): tuple(CompileCommand(call, str(at / f"{b}.cpp"), str(at / f"{b}.o")) for b in blobs)
+        for file, blobs in holding.items()
+    }
+    link = linking(at, *words)
+    inputs = replace(read_inputs(link, by_name("host").table), records=records, **fields)
+    return ahead_link(link_job(into, link, inputs, settings=SETTINGS), {"why.o": "it is eager"}, ("libs.so.1",))
+
+
+def test_the_ahead_of_time_link_has_an_object_for_each_blob_where_its_file_stood(built: Path, tmp_path: Path) -> None:
+    # n.o has nothing but two blobs, s.o has one besides its own code, and libparts.a has one.
+    given = (
+        "-shared",
+        "a.o",
+        "n.o",
+        "s.o",
+        "-lparts",
+        "-L.",
+        f"-Wl,-z,now,{built}/s.o",
+        "n.o",
+        "libs.so",
+        "libparts.a",
+    )
+    holding = {"n.o": ("one", "two"), "s.o": ("three",), "libparts.a": ("four",)}
+    made = ahead_of(
+        built, tmp_path, *given, "-Wl,-Map,x.map", "-o", "libx.so", holding=holding, deferred=frozenset((2, 8))
+    )
+    a, s = copy_of(built, "a.o"), copy_of(built, "s.o")
+    n, of_s, parts = [f"{HERE}/ahead/0.o", f"{HERE}/ahead/1.o"], f"{HERE}/ahead/2.o", f"{HERE}/ahead/0.a"
+    as_part = ["-Wl,-z,now", "-Xlinker", s, "-Xlinker", of_s]
+    assert list(made.words) == [
+        "/real/home/bin/g++", "-shared", a, *n, s, of_s, parts, f"-L{built}", *as_part, *n, f"{built}/libs.so", parts,
+        "-o", f"{HERE}/ahead/libx.so",
+    ]  # fmt: skip
+    assert [Path(r.source).stem for r in made.records] == ["one", "two", "three"]
+    assert made.archives == (Path(copy_of(built, "libparts.a")).name,)
+    assert (tmp_path / "objects" / made.archives[0]).read_bytes() == (built / "libparts.a").read_bytes()
+    assert (made.cwd, made.shared, made.libraries) == (str(built), True, (str(built / "libs.so"),))
+    assert (made.eager, made.kept) == ({"why.o": "it is eager"}, ("libs.so.1",))
+
+
+def test_what_stays_of_deferred_files_stands_before_the_inputs_of_an_ahead_of_time_link(
+    built: Path, tmp_path: Path
+) -> None:
+    made = ahead_of(built, tmp_path, "a.o", holding={}, stays=("x.o",))
+    assert made.words[1:3] == (f"{HERE}/deferred.o", copy_of(built, "a.o"))
+    assert not made.shared
+
+
+def test_an_ahead_of_time_link_is_read_as_it_was_written(built: Path, tmp_path: Path) -> None:
+    made = ahead_of(built, tmp_path, "-shared", "n.o", "libs.so", holding={"n.o": ("one",)})
+    save_ahead(made, tmp_path)
+    assert load_ahead(tmp_path) == made
+    file = tmp_path / "ahead.json"
+    for spoiled in (b"", b"[]", file.read_bytes().replace(b'"version": ', b'"version": 9'), b'{"version": 4}'):
+        file.write_bytes(spoiled)
+        with pytest.raises(FormatError, match=r"ahead\.json") as caught:
+            load_ahead(tmp_path)
+        assert "lazyck build full" in caught.value.hint
+    file.unlink()
+    with pytest.raises(FormatError, match="is missing"):
+        load_ahead(tmp_path)
 
 
 def test_an_executable_exports_what_blobs_need_and_a_c_driver_gets_the_cpp_library(built: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.postbuild.bundle import Contents
 from _lazyck.postbuild.probe.content_key import blob_keys, files_key, group_key
+from _lazyck.postbuild.probe.preprocess import place_of
 from _lazyck.toolchains import by_name
 from _lazyck.toolchains.options import Item
 
@@ -138,3 +139,16 @@ def test_a_file_that_an_option_names_is_in_a_groups_key(compiler: Path, option: 
 def test_a_group_whose_compiler_cannot_be_asked_has_no_key(compiler: Path) -> None:
     compiler.unlink()
     assert group(compiler) == ""
+
+
+def test_the_place_of_a_variable_is_the_line_of_its_name_or_of_the_macro_that_names_it(tmp_path: Path) -> None:
+    source = tmp_path / "x.cpp"
+    source.write_text("int not_plain;\nint plain[3] = {f()};\n  REGISTER(other)\nint plain2, plain;\n")
+    for name, place in (
+        ("plain", "x.cpp:2"),
+        ("ns::(anonymous namespace)::plain", "x.cpp:2"),
+        ("plain[abi:new]", "x.cpp:2"),
+        ("_REGISTER_17", "x.cpp:3, REGISTER"),
+        ("elsewhere", "x.cpp"),
+    ):
+        assert place_of(name, str(source)) == place, name

@@ -16,6 +16,7 @@ from _lazyck.postbuild.bundle import Contents
 from _lazyck.postbuild.describe import (
     Description,
     PrivateNames,
+    archs_of,
     describe,
     digest_of_keys,
     kernel_name,
@@ -239,3 +240,18 @@ def test_only_blobs_that_are_whole_in_the_library_are_told_as_eager(project: Pro
     unit = replace(made, unit=HostUnit(blob, "u", (), "*", frozenset()))
     described = project.describe(eager=[made, failed, unit], settings={"project_dir": str(project.at)})
     assert [source for source, _ in described.manifest.eager] == ["src/e.hip"]
+
+
+def test_the_archs_are_those_of_the_commands_else_of_the_environment_else_the_compilers(project: Project) -> None:
+    plain = project.probed("src/a.hip", "fa")
+    named = project.probed("src/b.hip", "fb", "--offload-arch=gfx90a", "--offload-arch=gfx942")
+    asked = BuildSettings("/t", env_archs=(("cuda", ("80",)), ("rocm", ("gfx1100", "gfx1100", "gfx906"))))
+    assert archs_of([plain, named, named], asked, {}) == ("gfx90a", "gfx942")
+    assert archs_of([plain], asked, {}) == ("gfx1100", "gfx906")
+    assert archs_of([], asked, {}) == ()
+    nvcc = project.at / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho 'kind=elf,sm=75,sm=75' >&2\n")
+    nvcc.chmod(0o755)
+    call = Invocation("nvcc", "cuda", str(project.at), (str(nvcc), "-c", "x.cu"), 1, ())
+    for_cuda = Probed((), blob=CompileCommand(call, "x.cu", "x.o"), headers=frozenset())
+    assert archs_of([for_cuda, for_cuda], BuildSettings("/t", env_archs=(("rocm", ("gfx906",)),)), {}) == ("75",)

@@ -234,5 +234,5 @@ def load_ahead(directory: Path) -> AheadLink:
             raise FormatError(f"{path}: written by another lazyck", again)
         records = tuple(CompileCommand(Invocation(**r.pop("call")), **r) for r in raw.pop("records"))
         return AheadLink(records=records, **raw)
-    except (OSError, ValueError, TypeError, KeyError) as e:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as e:
         raise FormatError(f"{path}: what the check needs of the link is missing ({e})", again) from e
