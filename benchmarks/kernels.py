@@ -40,7 +40,7 @@ from machine_code import difference, kernels, plain_name
 from sources import FLASH_ATTN, LLAMA_CPP, Source, fetch
 
 from _lazyck import abi
-from _lazyck.postbuild.settle import device_name
+from _lazyck.postbuild.eager import device_name
 from _lazyck.toolchains import by_name
 from _lazyck.units.program import build_program
 

@@ -15,13 +15,14 @@ from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units
 from _lazyck.postbuild import bundle
 from _lazyck.postbuild.cxx import mangled
 from _lazyck.postbuild.cxx.includes import HeaderReach
+from _lazyck.postbuild.eager import EagerObject, HostUnit, Program, can_be
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.ownership import Ownership
 from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Unlazy, path_from, to_pair
-from _lazyck.postbuild.settle import EagerObject, HostUnit, Program, Settled, can_be
+from _lazyck.postbuild.settle import Settled
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import by_name
 from _lazyck.toolchains.base import compiler_identity

@@ -15,9 +15,9 @@ from sources import cpu_of_children
 from _lazyck import abi
 from _lazyck.check.ahead import present
 from _lazyck.command import CompileCommand
+from _lazyck.postbuild.eager import HostUnits, Program
 from _lazyck.postbuild.objects import elf
 from _lazyck.postbuild.probe.group import writing_to
-from _lazyck.postbuild.settle import HostUnits, Program
 from _lazyck.postbuild.store import Store
 from _lazyck.toolchains import by_name
 from _lazyck.toolchains.options import join

@@ -22,12 +22,13 @@ from _lazyck.postbuild.describe import (
     kernel_name,
     unique_names,
 )
+from _lazyck.postbuild.eager import EagerObject, HostUnit, Program
 from _lazyck.postbuild.mentions import Mentions
 from _lazyck.postbuild.objects.reveal import private_name
 from _lazyck.postbuild.ownership import assign
 from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import EagerObject, HostUnit, Program, Settled
+from _lazyck.postbuild.settle import Settled
 from _lazyck.settings import BuildSettings
 
 RECIPE = Recipe("host", "gcc12", "", (), ("c++", "-O2"), ("c++",), ())

@@ -12,9 +12,9 @@ from support import AARCH64, HERE
 
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.errors import BuildError, CommandError
+from _lazyck.postbuild.eager import EagerObject
 from _lazyck.postbuild.link.reach import check_complete, needed_libraries
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import EagerObject
 from _lazyck.postbuild.state import LinkState
 
 STATE = LinkState("libx", "libx.so", "/w/libx.so", "", (), "", (HERE.cxx,), ())

@@ -8,9 +8,9 @@ from link_jobs import link_job
 from probe_bench import NO_STORE
 
 from _lazyck.command import CompileCommand, Invocation
+from _lazyck.postbuild.eager import HostUnits, compile_eagerly
 from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import HostUnits, compile_eagerly
 from _lazyck.postbuild.store import Store
 
 HEAVY = "#include <map>\n#include <string>\n#include <vector>\n"

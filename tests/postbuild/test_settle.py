@@ -11,6 +11,7 @@ from link_jobs import NO_INPUTS, link_job
 from _lazyck.command import CompileCommand, Invocation
 from _lazyck.errors import CommandError
 from _lazyck.postbuild import settle
+from _lazyck.postbuild.eager import EagerObject, HostUnit
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.mentions import Members, Mentions
 from _lazyck.postbuild.objects.inputs import LinkInputs
@@ -18,7 +19,7 @@ from _lazyck.postbuild.objects.symbols import Names, Symbols
 from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import EagerObject, HostUnit, Settled, Settler, copies_in
+from _lazyck.postbuild.settle import Settled, Settler, copies_in
 
 NOT_LAZY = Reason(Kind.DATA, "x")
 

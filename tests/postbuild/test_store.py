@@ -11,9 +11,9 @@ from counting import CountingCompiler
 from link_jobs import link_job
 
 from _lazyck.command import CompileCommand, Invocation
+from _lazyck.postbuild.eager import HostUnits, compile_eagerly
 from _lazyck.postbuild.probe import content_key
 from _lazyck.postbuild.probe.probe import ProbeResult, probe
-from _lazyck.postbuild.settle import HostUnits, compile_eagerly
 from _lazyck.postbuild.store import Store
 from _lazyck.toolchains import HOST
 

@@ -17,6 +17,7 @@ from _lazyck.config import runtime_source, tools_dir
 from _lazyck.files import encode, own_folder, write_atomic
 from _lazyck.postbuild import bundle, state, summary
 from _lazyck.postbuild.describe import Description, PrivateNames, describe, unlazy
+from _lazyck.postbuild.eager import BY_KERNEL, HostUnit, HostUnits, Program, can_be
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.link import relink
 from _lazyck.postbuild.link.reach import Demands, Reach, check_complete
@@ -30,7 +31,7 @@ from _lazyck.postbuild.probe.group import Probed
 from _lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
 from _lazyck.postbuild.proof import Proof
 from _lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
-from _lazyck.postbuild.settle import BY_KERNEL, HostUnit, HostUnits, Program, Settled, Settler, can_be
+from _lazyck.postbuild.settle import Settled, Settler
 from _lazyck.postbuild.store import Store
 from _lazyck.quantities import counted
 from _lazyck.runtime.objects import source_digest

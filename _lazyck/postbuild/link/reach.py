@@ -17,6 +17,7 @@ from _lazyck import proc
 from _lazyck.command import CompileCommand
 from _lazyck.errors import BuildError
 from _lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
+from _lazyck.postbuild.eager import EagerObject
 from _lazyck.postbuild.job import LinkJob
 from _lazyck.postbuild.link.stubs import IMAGE_FUNCTIONS
 from _lazyck.postbuild.mentions import Mentions, needs_of
@@ -27,7 +28,7 @@ from _lazyck.postbuild.objects.vtables import of_classes_with
 from _lazyck.postbuild.probe.group import Group, Probed
 from _lazyck.postbuild.probe.probe import ProbeResult
 from _lazyck.postbuild.reasons import Kind, Reason, sentence
-from _lazyck.postbuild.settle import EagerObject, Settled
+from _lazyck.postbuild.settle import Settled
 from _lazyck.postbuild.state import LinkState
 from _lazyck.quantities import counted
 from _lazyck.toolchains import CUDA
