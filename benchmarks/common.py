@@ -9,10 +9,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from _lazyck import abi
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -170,6 +172,18 @@ class LazyProject:
     def entries(self) -> list[Path]:
         """Return the entries of the cache."""
         return sorted(self.cache.glob("v1/*/*/*.so"))
+
+
+def bare_compile(entry: Path, work: Path, directories: Iterable[Path]) -> str:
+    """Return the commands that an entry's log records, as a line for a shell. Make `directories` in
+    which they can run: the commands name sources by a link to the bundle, which lies in the build's
+    directory `t` of `work`."""
+    (bundle,) = (work / "t").glob("libs/*/bundle")
+    for directory in directories:
+        directory.mkdir(parents=True)
+        (directory / abi.BUNDLE_LINK).symlink_to(bundle)
+    lines = entry.with_suffix(".log").read_text().splitlines()
+    return " && ".join(line[2:] for line in lines if line.startswith("$ "))
 
 
 KERNELS = "struct Args { float x; };\ntemplate <int N> float kernel(const Args& args);\n"

@@ -13,7 +13,19 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from common import NINJA, Benchmark, LazyProject, Row, in_turns, main, missing_tools, ninja_build, seconds, spread
+from common import (
+    NINJA,
+    Benchmark,
+    LazyProject,
+    Row,
+    bare_compile,
+    in_turns,
+    main,
+    missing_tools,
+    ninja_build,
+    seconds,
+    spread,
+)
 
 HEADER = "struct Args { float x; };\ntemplate <int N> float kernel(const Args& args);\n"
 DISPATCH = '#include "api.hpp"\nextern "C" float run(float x) { return kernel<1>(Args{x}); }\n'
@@ -72,13 +84,6 @@ def first_call(project: LazyProject, **env: str) -> float:
     return float(done.stdout)
 
 
-def commands(project: LazyProject) -> str:
-    """Return the commands that the entry's log records."""
-    (entry,) = project.entries()
-    lines = entry.with_suffix(".log").read_text().splitlines()
-    return " && ".join(line[2:] for line in lines if line.startswith("$ "))
-
-
 def measure(quick: bool) -> list[Row]:
     """Measure with the host's compiler, and with nvcc if it is installed."""
     rounds = 5 if quick else 21
@@ -90,8 +95,8 @@ def measure(quick: bool) -> list[Row]:
         project.build(*NINJA)
         link_caller(project)
         first_call(project)
-        bare, elsewhere = commands(project), project.work / "bare"
-        elsewhere.mkdir()
+        (entry,), elsewhere = project.entries(), project.work / "bare"
+        bare = bare_compile(entry, project.work, [elsewhere])
         taken = in_turns(
             {"lazy": lambda: first_call(project), "bare": lambda: seconds(["sh", "-c", bare], cwd=elsewhere)}, rounds
         )
