@@ -23,6 +23,17 @@ def pytest_configure() -> None:
     os.environ["PATH"] += f"{os.pathsep}{NINJA.parent}"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have one xdist worker run all tests of a file that share a fixture of the module, so that
+    what the fixture makes is made once."""
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("xdist_group") is None:
+            fixtures = (f for named in item._fixtureinfo.name2fixturedefs.values() for f in named)
+            if any(f.scope == "module" for f in fixtures):
+                item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}-{item.path.stem}"))
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's variables and files out of the tests, and the tests out of the user's
