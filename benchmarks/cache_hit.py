@@ -35,8 +35,9 @@ WHY_LATER = (
     "also given a longer path."
 )
 WHY_FIRST = (
-    "Once per process, lazyck checks the directories above the entry and reads the environment. Some twenty page "
-    "faults come on top: the pages of the runtime, and of the C++ library that it uses, are touched for the first time."
+    "Once per process, lazyck looks up which file is mapped, checks the directories above the entry, reads the "
+    "environment, maps a stack of its own, and has the loader introduce its unwinder. Some twenty page faults come on "
+    "top: the pages of the runtime, and of the C++ library that it uses, are touched for the first time."
 )
 OTHER = 1  # the number of the blob that is called before a "later" one
 SIZES = {16: "16 KB", 1024: "1 MB", 10240: "10 MB"}  # the labels by KB of code and data
