@@ -34,7 +34,7 @@ static void append_name(Buffer* b, const char* name) {
 char* depfile_path(const Command* cmd) {
     if (cmd->depfile) return (char*)cmd->depfile;
     const char *name = name_of(cmd->output), *dot = strrchr(name, '.');
-    size_t n = dot && dot > name ? (size_t)(dot - cmd->output) : strlen(cmd->output);
+    size_t n = dot ? (size_t)(dot - cmd->output) : strlen(cmd->output);
     return join_text(copy_text(cmd->output, n), ".d", "");
 }
 

@@ -187,6 +187,8 @@ def test_an_object_is_replaced_whole_and_respects_umask(host: Project) -> None:
         ("-MD -MT 'a b' -MQ 'a b$#' -o k.o", "k.d", "a b a\\ b$$\\#: blob/k.cpp\n"),
         ("-Wp,-MD,x.d -o k.o", "x.d", "k.o: blob/k.cpp\n"),
         ("-MD -o 'o ut.x/k'", "o ut.x/k.d", "o\\ ut.x/k: blob/k.cpp\n"),
+        ("-MD -o .o", ".d", ".o: blob/k.cpp\n"),
+        ("-MD -o 'o ut.x/.o'", "o ut.x/.d", "o\\ ut.x/.o: blob/k.cpp\n"),
     ],
 )
 def test_a_depfile_names_the_source(host: Project, options: str, file: str, rule: str) -> None:
