@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import bare_hip
 from built_units import Built
 from rocm_layouts import rocm5, rocm6
 from support import Lazyck
@@ -14,10 +15,13 @@ HOMES = {"clang15": rocm5, "clang19": rocm6}
 
 
 def write(where: Path, files: Mapping[str, str], flags: str, home: Path) -> dict[str, str]:
-    """Write a project of `files`. Return the environment to build it in."""
+    """Write a project of `files`, and bare_hip.h, which they may include in place of ROCm's
+    headers. Return the environment to build it in."""
     where.mkdir(exist_ok=True)
-    for name, text in files.items():
+    for name, text in {**files, "bare_hip.h": bare_hip.HEADER}.items():
         (where / name).write_text(text)
+    if not any("<hip/" in text for text in files.values()):
+        flags = f"{bare_hip.FLAGS} {flags}"
     words = f"--offload-arch={ARCH} -O2 -w -fPIC {flags}"
     compile_all = f'for f in *.hip; do hipcc {words} -c "$f" -o "$f.o"; done'
     (where / "build.sh").write_text(f"set -e\n{compile_all}\nhipcc -shared *.o -o libx.so\n")

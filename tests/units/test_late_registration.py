@@ -44,7 +44,7 @@ class Built:
     def run(self, code: str, **more: str) -> list[str]:
         """Return the lines that a process prints in which `code` calls the library."""
         env = {**self.env, "LAZYCK_ARCHS": "80", **more}
-        words = ["python3", "-c", CALL + code]
+        words = [sys.executable, "-S", "-c", CALL + code]
         done = subprocess.run(words, cwd=self.where, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.splitlines()
@@ -219,7 +219,7 @@ def test_a_launch_that_threw_works_when_it_may_compile(fresh: Built, tools: Path
 
 
 def test_a_launch_that_threw_works_when_another_process_has_compiled(fresh: Built, tools: Path) -> None:
-    other = [sys.executable, "-c", CALL + calls("double")]
+    other = [sys.executable, "-S", "-c", CALL + calls("double")]
     environment = {**fresh.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(tools / "spy.so"), "CUDA_SPY": "/dev/null"}
     code = f"{calls('double')}subprocess.run({other}, check=True, capture_output=True, env={environment})\n"
     returned, seen = fresh.spied(tools / "spy.so", code + calls("double"), LAZYCK_JIT="off")
