@@ -31,7 +31,7 @@ int launch_it(int n, float* x) {
 }
 """,
     "only.hip": """
-#include "bare_hip.h"
+#include <hip/hip_runtime.h>
 template <int N> __global__ void only(float* x) { x[threadIdx.x] -= N; }
 int launch_only(float* x) { only<7><<<1, 32>>>(x); return hipGetLastError(); }
 """,

@@ -39,10 +39,13 @@ BLOB = """
 #include "kernels.h"
 int launch_it(float* x) { scale<float, 2><<<1, 32>>>(x); return hipGetLastError(); }
 """
-MAIN = SOURCE + """
+MAIN = (
+    SOURCE
+    + """
 int launch_it(float*);
 extern "C" int launch_blob(int, float* x) { return launch_it(x); }
 """
+)
 COMMENTED = "// 2.0\n\n#define VERSION 2\n" + HEADER
 RELEASED = COMMENTED + "struct Other { int a[3]; };\n"
 CHANGED = HEADER.replace("*= N", "+= N")
