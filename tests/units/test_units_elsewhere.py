@@ -51,10 +51,11 @@ def make_cuda(lazyck: Lazyck, where: Path) -> Built:
     return cuda_units.build(lazyck, where / "lazy", files, blobs="*/blob.cu")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param("hip", marks=pytest.mark.hip), pytest.param("cuda", marks=[pytest.mark.cuda, needs_nvcc])],
-)
+HIP = pytest.param("hip", marks=pytest.mark.hip)
+CUDA = pytest.param("cuda", marks=[pytest.mark.cuda, needs_nvcc])
+
+
+@pytest.fixture(scope="module", params=[HIP, CUDA])
 def built(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> Built:
     if request.param == "hip":
         need_real_hip()
@@ -100,10 +101,13 @@ def executed(lazyck: Lazyck, lazy: Built, executor: str, **env: str) -> None:
     assert lazy.entries == ["blob", "main"]  # a blob, and the device code of a source that is lazy by kernel
 
 
+# What an executor is given differs between HIP and CUDA, not what it does, so each has one of them.
+@pytest.mark.parametrize("built", [HIP], indirect=True)
 def test_a_service_prebuilds_kernels(lazyck: Lazyck, lazy: Built, buildgrid: BuildGrid) -> None:
     executed(lazyck, lazy, buildgrid.url)
 
 
+@pytest.mark.parametrize("built", [CUDA], indirect=True)
 def test_a_farm_prebuilds_kernels(lazyck: Lazyck, lazy: Built, tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="needs lazyck[farm]")
     (tmp_path / "remote").mkdir(mode=0o700)
