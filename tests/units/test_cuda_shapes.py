@@ -603,13 +603,34 @@ int main(int count, char** words) {
     }
 }
 """
+# An error shows which text the compiler reads. It must come from the device's passes only, because
+# the host's pass reads everything.
+NOBODYS = """
+#ifdef __CUDA_ARCH__
+    not_declared nobody_names_it();
+    template <class T> __device__ not_declared nor_that(T) { return 0; }
+#endif
+"""
+MEMBER = {
+    "read.cuh": "struct Read { int n;" + NOBODYS + "};\n",
+    "member.cu": """
+#include "read.cuh"
+__device__ int n(Read read) { return read.n; }
+template <int N> __global__ void R(float* x) { x[0] = n({N}); }
+extern "C" int member(int n, float* x) {
+    if (n == 1) R<1><<<1, 1>>>(x);
+    if (n == 2) R<2><<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+""",
+}
 
 
 @pytest.fixture
 def unread(once: Once, lazyck: Lazyck, tmp_path: Path) -> Built:
     """Build a library whose sources do not compile ahead of time."""
     files = {"host.cuh": HOST_ONLY, "one.cu": SPARED, "led_to.cuh": LED_TO, "leads.cu": LEADS, "broken.cu": BROKEN}
-    made = once("cuda_shapes_unread", lambda where: build(lazyck, where, files, "-std=c++20"))
+    made = once("cuda_shapes_unread", lambda where: build(lazyck, where, files | MEMBER, "-std=c++20"))
     return made.fresh(tmp_path / "cache")
 
 
@@ -625,6 +646,11 @@ def test_the_device_is_spared_what_the_host_does_in_headers(unread: Built, spy: 
 def test_what_nothing_leads_to_is_not_read(unread: Built, spy: Path) -> None:
     for n in range(1, 8):
         assert names(unread.run(spy, "led_to", n)[1]) == [f"launch _Z3LedILi{n}EEvPf"]
+
+
+@pytest.mark.differs("ahead of time the build fails")
+def test_a_member_that_nobody_names_is_not_read(unread: Built, spy: Path) -> None:
+    assert [line.split()[1] for line in used(unread.run(spy, "member", 1)[1])] == ["_Z1RILi1EEvPf"]
 
 
 @pytest.mark.differs("ahead of time the build fails")
