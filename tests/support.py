@@ -88,13 +88,24 @@ AARCH64 = _aarch64("max")  # with SVE, signed return addresses and branch target
 AARCH64_PLAIN = _aarch64("cortex-a72")
 
 
+def _sanitizing_compiler() -> str:
+    """Return the compiler that takes least time for code with sanitizers: clang takes less than
+    half of what g++ takes, but its sanitizers may not be installed."""
+    clang = shutil.which("clang++-19") or shutil.which("clang++")
+    asked = [clang, "-print-resource-dir"] if clang else ["true"]
+    found = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+    has_sanitizers = found and len([*Path(found).glob("lib/*/libclang_rt.[at]san*.a")]) > 1
+    return clang if clang and has_sanitizers else HERE.cxx
+
+
 def _sanitized(sanitizer: str) -> Machine:
     # The thread sanitizer needs addresses that the kernel might use otherwise, so address
     # randomization is off. A finding ends a program with a status of its own.
     flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
-    return Machine(HERE.name, HERE.cxx, ("setarch", "-R"), flags=flags)
+    return Machine(HERE.name, _SANITIZING, ("setarch", "-R"), flags=flags)
 
 
+_SANITIZING = _sanitizing_compiler()
 SANITIZED = (_sanitized("address,undefined"), _sanitized("thread"))
 
 

@@ -52,11 +52,12 @@ def slow_compiler(lib: LazyLibrary, before: str) -> None:
 
 
 def start(
-    lib: LazyLibrary, *blobs: int, env: Mapping[str, str] | None = None, name: str = "main"
+    lib: LazyLibrary, *words: int | str, env: Mapping[str, str] | None = None, name: str = "main"
 ) -> subprocess.Popen[str]:
-    """Start a process that calls `blobs`, in a process group of its own. Ctrl-C ends it even if a
-    shell started these tests in the background."""
-    argv = lib.words(lib.directory / name, *map(str, blobs))
+    """Start a process of a program with these arguments (of "main": the blobs that it calls), in a
+    process group of its own. Ctrl-C ends it even if a shell started these tests in the
+    background."""
+    argv = lib.words(lib.directory / name, *map(str, words))
     full = {**os.environ, **lib.env, **(env or {})}
     pipe = subprocess.PIPE
     return subprocess.Popen(
