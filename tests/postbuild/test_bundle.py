@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -198,7 +199,7 @@ def test_a_soname_of_the_projects_own_is_kept(lazyck: Lazyck, tmp_path: Path, wo
         again = lazyck("build", "quick", "--tmp-dir", tmp_path / "t", env={"LAZYCK_RUNTIME_SRC": str(runtime)})
         assert "linked again" in again.stdout, again.stderr
     code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).g())"
-    called = subprocess.run(["python3", "-c", code, tmp_path / "libx.so"], capture_output=True, text=True)
+    called = subprocess.run([sys.executable, "-c", code, tmp_path / "libx.so"], capture_output=True, text=True)
     assert called.stdout == "4\n", called.stderr
 
 

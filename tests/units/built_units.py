@@ -2,6 +2,7 @@
 library, and what its runtime hears."""
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ class Built:
             f"open('{log}', 'a').write('run\\n')\nprint(x.{function}({n}, None))\n"
         )
         env = {**self.env, "LAZYCK_ARCHS": self.arch, "LD_PRELOAD": str(spy), self.spy: str(log), **more}
-        done = subprocess.run(["python3", "-c", code], cwd=self.where, env=env, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", code], cwd=self.where, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         before, _, seen = log.read_text().partition("run\n")
         return done.stdout.strip(), [*before.splitlines(), "run", *seen.splitlines()]
