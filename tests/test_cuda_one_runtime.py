@@ -2,6 +2,7 @@
 launch configurations."""
 
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ class Built:
         """Return what `run(n)` returns in a process that loads `library`, or in the program if
         `library` is empty."""
         places = f"{self.where / 'driver'}:{cuda_home() / 'lib64'}"
-        load = ["python3", "-c", f"import ctypes; print(ctypes.CDLL('./lib{library}.so').run({n}))"]
+        load = [sys.executable, "-c", f"import ctypes; print(ctypes.CDLL('./lib{library}.so').run({n}))"]
         done = subprocess.run(
             load if library else ["./program", str(n)],
             env={**self.env, "LAZYCK_ARCHS": "80", "LD_LIBRARY_PATH": places},

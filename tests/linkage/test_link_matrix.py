@@ -5,6 +5,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,7 +164,7 @@ for n, x in ((1, 5), (2, 5), (3, 5), (3, -1), (4, 5), (5, 5), (6, 5)):
 
 def call(library: Path, env: Mapping[str, str]) -> list[str]:
     done = subprocess.run(
-        ["python3", "-c", CALLS, str(library)], capture_output=True, text=True, env={**os.environ, **env}
+        [sys.executable, "-c", CALLS, str(library)], capture_output=True, text=True, env={**os.environ, **env}
     )
     return done.stdout.splitlines() or [done.stderr[-500:]]
 
