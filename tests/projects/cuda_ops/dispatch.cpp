@@ -1,6 +1,9 @@
-// Users of the library call this file. It picks a variant and returns CUDA's own error code.
-#include "ops.cuh"
+// Users of the library call this file. It picks a variant and returns CUDA's own error code. It
+// needs no header of CUDA, which would cost most of its compile's time.
+typedef struct CUstream_st* cudaStream_t;
 
+template <typename T, int Factor>
+int scale(T* data, int n, cudaStream_t stream);
 template <>
 int scale<float, 2>(float*, int, cudaStream_t);
 template <>
