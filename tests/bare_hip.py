@@ -8,6 +8,7 @@ HEADER = """
 #define __device__ __attribute__((device))
 #define __host__ __attribute__((host))
 #define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((managed))
 #define __noinline__ __attribute__((noinline))
 #define threadIdx (Index{__builtin_amdgcn_workitem_id_x()})
 #define HIP_SYMBOL(name) name
