@@ -36,12 +36,19 @@ def on_terminal(*words: str | Path, columns: int = 80, env: Mapping[str, str] | 
     full = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm", **(env or {})}
     process = subprocess.Popen(argv, env=full, stderr=theirs)
     os.close(theirs)
+    seen = read_to_end(ours)
+    os.close(ours)
+    return process.wait(), seen
+
+
+def read_to_end(terminal: int) -> str:
+    """Return what was written to a pseudo-terminal until its last writer closed it. One read need
+    not return all of it."""
     seen = b""
     with contextlib.suppress(OSError):  # reading fails once no process has the terminal open
-        while part := os.read(ours, 65536):
+        while part := os.read(terminal, 65536):
             seen += part
-    os.close(ours)
-    return process.wait(), seen.decode()
+    return seen.decode()
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,17 @@
 """Sources of a library with four blobs, a program that calls any of them, and what tests of many
 processes need."""
 
+import functools
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from lazylib import LazyLibrary
+import pytest
+from lazylib import LazyLibrary, build_lazy_library
+from support import Machine
 
 HEADER = "#pragma once\nint one(int); int two(int); int three(int); int four(int); int call(int which, int x);\n"
 
@@ -43,6 +47,20 @@ int main(int argc, char** argv) {
     return wrong;
 }
 """
+
+
+def four_blob_libraries(factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[Machine], LazyLibrary]:
+    """Return a function that builds a library with the four blobs and its program "main", once for
+    each machine."""
+
+    @functools.cache
+    def build(machine: Machine) -> LazyLibrary:
+        where = factory.mktemp("four")
+        made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
+        made.program(CALLER)
+        return made
+
+    return build
 
 
 def slow_compiler(lib: LazyLibrary, before: str) -> None:

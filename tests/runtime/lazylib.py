@@ -159,11 +159,12 @@ def as_new(lib: LazyLibrary) -> LazyLibrary:
     bundle = lib.directory / "lazyck"
     if kept.exists():
         shutil.rmtree(bundle, ignore_errors=True)
-        shutil.copytree(kept / bundle.name, bundle)
-        shutil.copy2(kept / lib.compiler.name, lib.compiler)
+        shutil.copytree(kept, lib.directory, dirs_exist_ok=True)
     else:
         shutil.copytree(bundle, kept / bundle.name)
-        shutil.copy2(lib.compiler, kept)
+        for compiler in lib.directory.iterdir():
+            if compiler.is_file() and compiler.read_bytes().startswith(b"#!"):
+                shutil.copy2(compiler, kept)
     for noted in (lib.calls, *lib.directory.glob(f"{lib.compiler.name}.*")):  # `slow_compiler`
         noted.unlink(missing_ok=True)
     # What an earlier test has started and killed may still end: it finds another cache.

@@ -3,7 +3,6 @@ host, signals, kills."""
 
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import platform
@@ -16,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, all_want_all, slow_compiler, start, until
+from four_blobs import CALLER, NAMES, all_want_all, four_blob_libraries, slow_compiler, start, until
 from lazylib import LazyLibrary, as_new, build_lazy_library
 from support import Machine, on_each_machine, on_each_machine_with_sanitizers, with_sanitizers
 
@@ -29,16 +28,7 @@ NAP = f"7777{os.getpid()}"
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[Machine], LazyLibrary]:
-    """Return a function that builds the library for a machine once."""
-
-    @functools.cache
-    def build(machine: Machine) -> LazyLibrary:
-        where = tmp_path_factory.mktemp("many")
-        made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
-        made.program(CALLER)
-        return made
-
-    return build
+    return four_blob_libraries(tmp_path_factory, objects_dir)
 
 
 @pytest.fixture
