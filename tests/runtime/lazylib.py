@@ -70,7 +70,7 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {}
 def functions_of(source: Path, header: str, flags: Sequence[str], compiler: str = CXX) -> tuple[str, ...]:
     """Return the mangled names of the functions that `source` exports. `header` is the text that it
     includes."""
-    key = repr((source.read_text(), header, flags))
+    key = repr((source.read_text(), header, flags, compiler))
     if key not in _FUNCTIONS:
         _FUNCTIONS[key] = _functions_of(source, flags, compiler)
     return _FUNCTIONS[key]
