@@ -192,10 +192,12 @@ def make_patient(directory: Path, objects_dir: Path) -> Patient:
 def public_directory() -> Iterator[Path]:
     """Yield a directory that other users can reach. pytest's own directories are closed to them.
 
-    It lies in memory if programs can run there, because the cases wait for the disk most of their
-    time otherwise: each compile makes sure that its entry is on the disk."""
+    It lies in memory if programs can run there and it has a gigabyte (containers may have little),
+    because the cases wait for the disk most of their time otherwise: each compile makes sure that
+    its entry is on the disk."""
     memory = Path("/dev/shm")
-    is_usable = os.access(memory, os.W_OK) and not os.statvfs(memory).f_flag & os.ST_NOEXEC
+    is_usable = os.access(memory, os.W_OK) and not (about := os.statvfs(memory)).f_flag & os.ST_NOEXEC
+    is_usable = is_usable and about.f_bavail * about.f_frsize >= 1 << 30
     with tempfile.TemporaryDirectory(prefix="lazyck-test-", dir=memory if is_usable else None) as name:
         Path(name).chmod(0o755)
         yield Path(name)
