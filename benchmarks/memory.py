@@ -1,6 +1,6 @@
 """Compare the memory of a process that has resolved 100 blobs with that of an ahead-of-time build.
 
-python benchmarks/memory.py [--quick]        (needs a C++ compiler)
+python benchmarks/memory.py [--quick]        (needs a C++ compiler; --quick takes 20 blobs)
 
 The other process has called the same kernels. The kernel counts private and proportional pages
 (PSS) of the whole process.
@@ -31,10 +31,11 @@ BLOBS = 100
 
 def measure(quick: bool) -> list[Row]:
     """Measure KB per blob."""
+    blobs = 20 if quick else BLOBS
     with tempfile.TemporaryDirectory(prefix="lazyck-memory-") as name:
         project = LazyProject(Path(name))
-        project.write({**kernel_blobs(BLOBS, 1), "dispatch.cpp": kernel_table(BLOBS), "caller.cpp": CALL_MANY})
-        project.write({"build.ninja": ninja_build(BLOBS)})
+        project.write({**kernel_blobs(blobs, 1), "dispatch.cpp": kernel_table(blobs), "caller.cpp": CALL_MANY})
+        project.write({"build.ninja": ninja_build(blobs)})
         subprocess.run(NINJA, cwd=project.work, check=True)
         (project.work / "ahead").mkdir()
         (project.work / "libk.so").rename(project.work / "ahead" / "libk.so")
@@ -55,7 +56,7 @@ def measure(quick: bool) -> list[Row]:
             subprocess.run(words, cwd=project.work, check=True)
 
         def pss(where: str) -> float:
-            argv = [f"{where}/caller", *map(str, range(BLOBS))]
+            argv = [f"{where}/caller", *map(str, range(blobs))]
             done = subprocess.run(argv, cwd=project.work, env=project.env, capture_output=True, text=True, check=True)
             found = re.search(r"^Pss:\s+(\d+) kB", done.stdout, re.MULTILINE)
             assert found, done.stdout
@@ -63,11 +64,11 @@ def measure(quick: bool) -> list[Row]:
 
         pss(".")  # fills the cache
         taken = in_turns({"lazy": lambda: pss("."), "ahead": lambda: pss("ahead")}, 3 if quick else 9)
-    each = (statistics.median(taken["lazy"]) - statistics.median(taken["ahead"])) / BLOBS
+    each = (statistics.median(taken["lazy"]) - statistics.median(taken["ahead"])) / blobs
     return [
         Row(
             "memory",
-            f"memory per resolved blob, in a process with {BLOBS} resolved blobs",
+            f"memory per resolved blob, in a process with {blobs} resolved blobs",
             each,
             "KB",
             64,

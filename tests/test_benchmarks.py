@@ -101,7 +101,7 @@ def test_a_short_run_of_one_benchmark_measures_real_processes() -> None:
     argv = [sys.executable, str(BENCHMARKS / "run.py"), "--quick", "--only", "memory"]
     done = subprocess.run(argv, env=os.environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "memory per resolved blob, in a process with 100 resolved blobs" in done.stdout
+    assert "memory per resolved blob, in a process with 20 resolved blobs" in done.stdout
     refused = subprocess.run([*argv, "--write"], env=os.environ, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "at their full length" in refused.stderr
 

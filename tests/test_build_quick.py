@@ -4,25 +4,9 @@ moved."""
 import shutil
 from pathlib import Path
 
+from changed_runtime import changed_runtime
 from ops_library import build_ops, call
-from support import REPOSITORY, Lazyck
-
-RUNTIME = REPOSITORY / "_lazyck" / "runtime" / "src"
-
-
-def changed_runtime(where: Path) -> Path:
-    """Copy the runtime's sources, with another message when a compile begins, and return the
-    copy."""
-    copy = where / "runtime"
-    shutil.copytree(RUNTIME, copy)
-    changed = 0
-    for file in copy.rglob("*.cpp"):
-        text = file.read_text()
-        if "compiling " in text:
-            file.write_text(text.replace("compiling ", "COMPILING AGAIN "))
-            changed += 1
-    assert changed
-    return copy
+from support import Lazyck
 
 
 def test_quick_says_so_when_there_is_nothing_to_do(lazyck: Lazyck, tmp_path: Path) -> None:

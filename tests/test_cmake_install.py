@@ -4,6 +4,7 @@ the project."""
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_a_copy_without_its_bundle_says_what_to_put_where(tree: Path, tmp_path: 
     code = f"import ctypes; print(ctypes.CDLL('{copy}').run(1, 10))"
     (tree / "tmp").rename(tree / "away")
     try:
-        failed = subprocess.run(["python3", "-c", code], env=env, capture_output=True, text=True)
+        failed = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
         place = f"{tmp_path}/lazyck/libx"
         (old,) = {line.split("' nor '")[1].split("'")[0] for line in failed.stderr.splitlines() if "' nor '" in line}
         assert old.startswith(f"{tree}/tmp/libs/libx-"), failed.stderr
@@ -135,6 +136,6 @@ def test_a_copy_without_its_bundle_says_what_to_put_where(tree: Path, tmp_path: 
             failed.stderr
         )
         shutil.copytree(tree / "inside/lib/deep/lazyck/libx", place)
-        assert subprocess.run(["python3", "-c", code], env=env, capture_output=True, text=True).stdout == "21\n"
+        assert subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout == "21\n"
     finally:
         (tree / "away").rename(tree / "tmp")

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_blobs_are_deferred_from_a_file_and_the_command_only_links(lazyck: Lazyc
     assert f"2 blobs deferred from {file}" in done.stderr
     assert "libx: 2 blobs deferred, 2 lazy" in done.stderr
     code = "import ctypes; print(ctypes.CDLL('./libx.so').run(21))"
-    assert subprocess.run(["python3", "-c", code], cwd=project, capture_output=True, text=True).stdout == "42\n"
+    assert subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True).stdout == "42\n"
     assert {Path(e["file"]).name for e in exported(project)} == {"v1.cpp", "v2.cpp"}
 
 

@@ -4,6 +4,7 @@ tree is gone."""
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,7 @@ class Tree:
 
 def call(library: Path, *names: str, **env: str) -> dict[str, int]:
     """Return the results of the functions, called in a new process, by name."""
-    argv = ["python3", "-c", CALL, str(library), *names]
+    argv = [sys.executable, "-c", CALL, str(library), *names]
     done = subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return {name: int(value) for name, value in (line.split() for line in done.stdout.splitlines())}

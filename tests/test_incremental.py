@@ -8,6 +8,7 @@ macro. Everything reads `twice.hpp`.
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,7 +99,7 @@ class Tree:
         """Return the results of the three functions for 10, and the blobs that were compiled for
         them."""
         code = "import ctypes, sys; lib = ctypes.CDLL(sys.argv[1]); print(*(lib.run(n, 10) for n in (1, 2, 3)))"
-        done = subprocess.run(["python3", "-c", code, str(self.library)], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", code, str(self.library)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         compiled = [n for n in ("v1", "v2", "v3") if f"compiling {n}" in done.stderr]
         return [int(word) for word in done.stdout.split()], compiled

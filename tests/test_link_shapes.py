@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_two_libraries_in_one_build_and_in_one_process(lazyck: Lazyck, tmp_path:
         "a, b = ctypes.CDLL('./liba.so', ctypes.RTLD_GLOBAL), ctypes.CDLL('./sub/libb.so', ctypes.RTLD_GLOBAL)\n"
         "print(a.run(1, 1), b.run(2, 1), a.run(2, 1), b.run(1, 1))"
     )
-    called = subprocess.run(["python3", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    called = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert called.stdout == "3 4 4 3\n", called.stderr
 
 
@@ -141,7 +142,9 @@ def test_a_weak_definition_in_a_dispatcher_keeps_the_call_where_it_was(lazyck: L
     done = build(lazyck, tmp_path, COMPILE + "c++ -shared -o libx.so dispatch.o v1.o v2.o v3.o\n")
     assert done.returncode == 0, done.stderr
     code = "import ctypes; print(ctypes.CDLL('./libx.so').ask())"
-    called = subprocess.run(["python3", "-c", code], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ))
+    called = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ)
+    )
     # No object leaves the symbol undefined, so the blob is linked as an object. Its strong
     # definition wins, as it does without lazyck.
     assert called.stdout == "6\n", called.stderr

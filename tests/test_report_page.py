@@ -306,8 +306,11 @@ def test_hostile_names_run_nothing_in_a_browser(tab: Browser, tmp_path: Path) ->
 
 @chromium
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_page_after_the_browser_died_or_hung_gets_another_browser(tab: Browser, job: Path, end: int) -> None:
+def test_a_page_after_the_browser_died_or_hung_gets_another_browser(
+    tab: Browser, job: Path, monkeypatch: pytest.MonkeyPatch, end: int
+) -> None:
     tab.open(job, 1280)
+    monkeypatch.setattr("browser._SIGN_OF_LIFE", 0.5)
     before = tab.pid
     os.kill(before, end)
     with pytest.warns(UserWarning, match="another browser is started: .*the browser is (gone|silent)"):
@@ -329,7 +332,7 @@ def test_a_browser_that_dies_is_noticed_at_once_with_its_last_words(tab: Browser
 
 # These blobs of tests/projects/ops are made costly. The numbers are the thousands of steps that
 # their compiler computes.
-COSTLY = {"special_d64_true": 1000, "special_d128_false": 800, "special_d32_false": 600}
+COSTLY = {"special_d64_true": 600, "special_d128_false": 500, "special_d32_false": 400}
 STEPS = """{ constexpr long steps = [] {
     long n = 0;
     for (int i = 0; i < %d; ++i) for (int j = 0; j < 1000; ++j) n += j & 1;
@@ -347,6 +350,7 @@ ON_THE_FIRST_SCREEN = """(() => {
 })()"""
 
 
+@pytest.mark.differs("its blobs are costly on purpose")
 @chromium
 def test_a_newcomer_reads_the_three_costliest_blobs_of_real_runs_off_the_first_screen(
     tab: Browser, lazyck: Lazyck, tmp_path: Path, shots: Path

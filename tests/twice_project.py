@@ -1,6 +1,7 @@
 """A project with blobs and a dispatcher, for tests of links and of later builds."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 HEADER = """
@@ -27,7 +28,7 @@ def write_project(where: Path, numbers: list[int], main: str = "") -> None:
 
 def run_library(library: Path, n: int, x: int) -> subprocess.CompletedProcess[str]:
     code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).run(int(sys.argv[2]), int(sys.argv[3])))"
-    return subprocess.run(["python3", "-c", code, str(library), str(n), str(x)], capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", code, str(library), str(n), str(x)], capture_output=True, text=True)
 
 
 COMPILE = "for f in dispatch blob/v*; do f=${f%.cpp}; c++ -fPIC -I. -c $f.cpp -o $(basename $f).o; done\n"

@@ -5,13 +5,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_server import CommandServer
 from support import REPOSITORY
 
 from _lazyck.check.ahead import Sample, spread
@@ -41,6 +41,8 @@ FILES = {
 class Built:
     """A copy of the project after a lazy build."""
 
+    server: CommandServer
+
     def __init__(self, where: Path, *options: str, files: dict[str, str] | None = None, **env: str) -> None:
         self.where = where
         for name, text in {**FILES, **(files or {})}.items():
@@ -50,9 +52,8 @@ class Built:
         self.done = self.lazyck(*words, **env)
 
     def lazyck(self, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "lazyck", *map(str, words)]
         full = {**os.environ, "PYTHONPATH": str(REPOSITORY), **env}
-        return subprocess.run(argv, cwd=self.where, env=full, capture_output=True, text=True, timeout=600)
+        return self.server.run([*map(str, words)], self.where, full, "", timeout=600)
 
     @property
     def kept(self) -> Path:
@@ -68,6 +69,11 @@ class Built:
         assert done.returncode == (0 if found["same"] else 1)
         found["differences"] = [d for d in found["differences"] if d["fails"]]
         return found  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def served(command_server: CommandServer) -> None:
+    Built.server = command_server
 
 
 @pytest.fixture(scope="module")
@@ -274,7 +280,7 @@ def test_a_program_is_compared_too(tmp_path: Path) -> None:
     script = (
         FILES["build.sh"].replace("-shared -o libx.so", "-o prog").replace("-Wl,--version-script,exports", "-rdynamic")
     )
-    main = FILES["dispatch.cpp"] + "#include <iostream>\nint main() { std::cout << run(3); }\n"
+    main = FILES["dispatch.cpp"] + '#include <cstdio>\nint main() { std::printf("%d", run(3)); }\n'
     built = Built(tmp_path, files={"build.sh": script, "dispatch.cpp": main})
     assert built.done.returncode == 0, built.done.stderr
     assert built.check("prog")["differences"] == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bundles import Bundle
 from farm_cluster import Cluster, farm_bundle
-from support import REPOSITORY
+from support import REPOSITORY, running
 
 pytest.importorskip("distributed", reason="needs lazyck[farm]")
 pytestmark = pytest.mark.xdist_group("farm")
@@ -21,19 +21,48 @@ PRELOAD = ("--preload", str(Path(__file__).with_name("hostile_dask.py")))
 IMPATIENT = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s"}
 
 
-@contextmanager
-def hostile(directory: Path, who: str, how: str) -> Iterator[Cluster]:
-    """Run a scheduler and a worker, one of which is hostile."""
+def cluster_in(directory: Path) -> Cluster:
     (directory / "remote").mkdir(mode=0o700)
-    cluster = Cluster(directory, f"{directory}/remote|trusted", env=IMPATIENT)
-    evil = {"HOSTILE": how, "HOSTILE_MARKER": str(directory / "ran")}
+    return Cluster(directory, f"{directory}/remote|trusted", env=IMPATIENT)
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Run an honest scheduler for all hostile workers, one after the other."""
+    with running(cluster_in(tmp_path_factory.mktemp("honest"))) as found:
+        yield found
+
+
+def evil(directory: Path, how: str) -> dict[str, str]:
+    return {"HOSTILE": how, "HOSTILE_MARKER": str(directory / "ran")}
+
+
+@contextmanager
+def hostile_worker(directory: Path, cluster: Cluster, how: str) -> Iterator[Cluster]:
+    """Add the only worker of `cluster`, which is hostile."""
+    cluster.add(how, *PRELOAD, env=evil(directory, how))
     try:
-        cluster.start(*(PRELOAD if who == "scheduler" else ()), env=evil)
+        yield cluster
+    finally:
+        cluster.kill(how)
+
+
+@contextmanager
+def hostile_scheduler(directory: Path, how: str) -> Iterator[Cluster]:
+    """Run a hostile scheduler and an honest worker."""
+    cluster = cluster_in(directory)
+    try:
+        cluster.start(*PRELOAD, env=evil(directory, how))
         if how != "handshake":  # an honest worker would not survive it
-            cluster.add("one", *(PRELOAD if who == "worker" else ()), env=evil)
+            cluster.add("one")
         yield cluster
     finally:
         cluster.stop()
+
+
+def one_blob(tmp_path: Path) -> Bundle:
+    # The remote may have entries of other tests, so each test has a source of its own.
+    return farm_bundle(tmp_path / "b", {"one": f'extern "C" int one() {{ return 1; }}  // of {tmp_path.name}\n'})
 
 
 def build(bundle: Bundle, cluster: Cluster) -> subprocess.CompletedProcess[str]:
@@ -58,10 +87,13 @@ DONE = "lazyck: 1 entry: 1 compiled"
     ],
     ids=lambda word: word[:10].replace(" ", "-"),
 )  # fmt: skip
-def test_nothing_that_a_cluster_sends_runs_in_the_client(tmp_path: Path, who: str, how: str, said: str) -> None:
-    bundle = farm_bundle(tmp_path / "b", ["one"])
-    bundle.slow.write_text("1")
-    with hostile(tmp_path, who, how) as cluster:
+def test_nothing_that_a_cluster_sends_runs_in_the_client(
+    tmp_path: Path, honest: Cluster, who: str, how: str, said: str
+) -> None:
+    bundle = one_blob(tmp_path)
+    if who == "scheduler":
+        bundle.slow.write_text("1")  # it sends what is hostile 0.5 s after the client's greeting
+    with hostile_worker(tmp_path, honest, how) if who == "worker" else hostile_scheduler(tmp_path, how) as cluster:
         done = build(bundle, cluster)
     ran = (tmp_path / "ran").read_text() if (tmp_path / "ran").exists() else ""
     assert "prebuild build" not in ran, ran
@@ -71,9 +103,9 @@ def test_nothing_that_a_cluster_sends_runs_in_the_client(tmp_path: Path, who: st
 
 
 def test_what_workers_print_does_not_reach_the_terminal_as_it_came(tmp_path: Path) -> None:
-    bundle = farm_bundle(tmp_path / "b", ["one"])
+    bundle = one_blob(tmp_path)
     bundle.slow.write_text("1")
-    with hostile(tmp_path, "scheduler", "terminal") as cluster:
+    with hostile_scheduler(tmp_path, "terminal") as cluster:
         done = build(bundle, cluster)
     assert DONE in done.stderr
     assert "\x1b" not in done.stderr + done.stdout

@@ -13,21 +13,14 @@ from support import REPOSITORY
 NATIVE = ("manifest", "elf", "entry", "shim_words", "shim_includes", "shim_headers")
 
 
-def run(target: str, out: Path, runs: int) -> None:
-    env = {**os.environ, "PYTHON": sys.executable, "LAZYCK_FUZZ_DIR": str(out), "LAZYCK_FUZZ_RUNS": str(runs)}
+@pytest.mark.parametrize(
+    ("targets", "runs"), [pytest.param(NATIVE, 2000, id="native"), pytest.param(tuple(TARGETS), 500, id="python")]
+)
+def test_decoders_take_hostile_bytes(targets: tuple[str, ...], runs: int, tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHON": sys.executable, "LAZYCK_FUZZ_DIR": str(tmp_path), "LAZYCK_FUZZ_RUNS": str(runs)}
     script = REPOSITORY / "tests" / "fuzz" / "run.sh"
-    done = subprocess.run([script, "0", target], env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([script, "0", *targets], env=env, capture_output=True, text=True, timeout=300)
     if done.returncode == 77:
         pytest.skip(done.stdout.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "number_of_executed_units" in done.stdout
-
-
-@pytest.mark.parametrize("target", NATIVE)
-def test_decoder_takes_hostile_bytes(target: str, tmp_path: Path) -> None:
-    run(target, tmp_path, 2000)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_python_decoder_takes_hostile_bytes(target: str, tmp_path: Path) -> None:
-    run(target, tmp_path, 500)
+    assert done.stdout.count("number_of_executed_units") == len(targets)

@@ -11,21 +11,26 @@ from include_forms import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
 from shim_project import Project, built_shim, clean_env, fake, make_project
 
 from _lazyck.errors import CommandError
+from _lazyck.interceptor import shims
 from _lazyck.interceptor.shims import build_shim
 
-FLAGS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FLAGS = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 def test_the_shim_compiles_without_a_warning(tmp_path: Path) -> None:
     assert build_shim(tmp_path, clean_env(), ("-Werror",)).exists()
 
 
-@pytest.fixture
-def sanitized(fake: Project, tmp_path: Path) -> Project:
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
-        program = build_shim(tmp_path / "sanitized", clean_env(), FLAGS)
+        return build_shim(tmp_path_factory.mktemp("sanitized"), clean_env(), FLAGS)
     except CommandError as e:
         pytest.skip(f"no sanitizers here: {e.output[-100:]}")
+
+
+@pytest.fixture
+def sanitized(fake: Project, program: Path) -> Project:
     for directory in fake.interception.bin_dirs:
         for conf in (Path(directory) / ".lazyck").iterdir():
             shutil.copy(program, Path(directory) / conf.stem)
@@ -156,7 +161,8 @@ def test_no_memory_error_behind_the_launcher(sanitized: Project) -> None:
         assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, (line, done.stderr)
 
 
-def test_the_shim_is_compiled_once_per_user(tmp_path: Path) -> None:
+def test_the_shim_is_compiled_once_per_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shims, "_FLAGS", ("-O0",))
     env = clean_env() | {"XDG_CACHE_HOME": str(tmp_path / "home")}
     first = build_shim(tmp_path / "one", env).read_bytes()
     (kept,) = (tmp_path / "home/lazyck-tools/shim").iterdir()

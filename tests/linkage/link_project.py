@@ -3,6 +3,7 @@ script."""
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from support import Lazyck
@@ -53,10 +54,14 @@ class Project:
         return self
 
     def call(self, n: int, x: int, library: str = "libx.so") -> str:
-        code = f"import ctypes; print(ctypes.CDLL('./{library}').run({n}, {x}))"
-        done = subprocess.run(["python3", "-c", code], cwd=self.where, capture_output=True, text=True)
+        return self.calls((n, x), library=library)[0]
+
+    def calls(self, *arguments: tuple[int, int], library: str = "libx.so") -> list[str]:
+        """Return what `run` does with each of `arguments`, all in one process."""
+        code = f"import ctypes; run = ctypes.CDLL('./{library}').run; print([run(*a) for a in {list(arguments)}])"
+        done = subprocess.run([sys.executable, "-c", code], cwd=self.where, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return done.stdout.strip("[]\n").split(", ")
 
     def eager(self) -> list[str]:
         """Return the summary's reasons for eager sources."""

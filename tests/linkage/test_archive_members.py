@@ -12,6 +12,8 @@ from support import Lazyck
 
 from _lazyck.postbuild.mentions import Part, pulled
 
+pytestmark = pytest.mark.differs("each test compares its library itself")
+
 FILES = {
     "api.hpp": "#pragma once\nint used(int);\nint through_inline(int);\nint spare(int);\n"
     "inline int both(int x) { return through_inline(x); }\n"
@@ -44,7 +46,7 @@ class Built:
     """Builds the files lazily with `script`."""
 
     def __init__(self, lazyck: Lazyck, where: Path, script: str) -> None:
-        self.where = where
+        self.where, self.lazyck = where, lazyck
         for name, text in FILES.items():
             (where / name).parent.mkdir(exist_ok=True)
             (where / name).write_text(text)
@@ -59,8 +61,7 @@ class Built:
         return int(found[1]) if found else 0
 
     def check(self) -> list[Any]:
-        argv = [sys.executable, "-m", "lazyck", "check", "--tmp-dir", ".lazyck-build", "--json"]
-        done = subprocess.run(argv, cwd=self.where, env=None, capture_output=True, text=True)
+        done = self.lazyck("check", "--tmp-dir", ".lazyck-build", "--json", cwd=self.where)
         (found,) = json.loads(done.stdout)
         return [(d["kind"], d["demangled"]) for d in found["differences"] if d["fails"]]
 

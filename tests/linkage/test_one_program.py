@@ -4,6 +4,7 @@ they are ahead of time."""
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,7 @@ def printed(where: Path, kind: str, *command: str, **env: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-LOADED = ("python3", "-c", "import ctypes; ctypes.CDLL('libx.so').run()")
+LOADED = (sys.executable, "-c", "import ctypes; ctypes.CDLL('libx.so').run()")
 
 
 def test_state_and_addresses_are_one_in_a_library_that_is_loaded_locally(builds: Path) -> None:
@@ -168,5 +169,5 @@ def test_two_libraries_of_equal_names_share_what_they_share_ahead_of_time(builds
         "for name in 'xy': ctypes.CDLL(f'lib{name}.so', ctypes.RTLD_GLOBAL)\n"
         "for name in 'xyx': ctypes.CDLL(f'lib{name}.so').run()\n"
     )
-    plain, lazy = (printed(builds, kind, "python3", "-c", calls) for kind in ("plain", "lazy"))
+    plain, lazy = (printed(builds, kind, sys.executable, "-c", calls) for kind in ("plain", "lazy"))
     assert lazy == plain

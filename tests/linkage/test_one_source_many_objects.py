@@ -3,6 +3,7 @@ but copies of an object are not."""
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def build(lazyck: Lazyck, where: Path, script: str) -> str:
 
 def call(library: Path, *functions: str, env: dict[str, str] | None = None) -> list[int]:
     code = "import ctypes, sys; lib = ctypes.CDLL(sys.argv[1]); print(*[getattr(lib, f)(10) for f in sys.argv[2:]])"
-    words = ["python3", "-c", code, str(library), *functions]
+    words = [sys.executable, "-c", code, str(library), *functions]
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **(env or {})})
     assert done.returncode == 0, done.stderr
     return [int(n) for n in done.stdout.split()]

@@ -16,7 +16,6 @@ NO_STORE = Store(Path("/dev/null/store"))  # keeps nothing
 
 COMMON = """
 #pragma once
-#include <string>
 namespace lib {
 enum class Mode { plain, fast };
 template <typename T, int Dim, Mode M> struct Traits { using type = T; };
@@ -24,10 +23,16 @@ template <int... Is> struct seq {};
 struct Args { float* p; int n; };
 }
 template <typename T> float launch_(const lib::Args& a, int stream);
-template <typename T> std::string name_();
 template <int D> void run(float* p, int n = 3) { for (int i = 0; i < n; ++i) p[i] = D; }
 template <int D> struct Engine { Engine(); void go(float*) const; static int width(); int operator()(int) &&; int v; };
 int convert(int); float convert(float);
+"""
+# Reading <string> takes most of the time of a small compile.
+TEXT = """
+#pragma once
+#include "common.h"
+#include <string>
+template <typename T> std::string name_();
 """
 
 
@@ -42,6 +47,7 @@ class Bench:
 
     def write(self, **texts: str) -> list[str]:
         (self.at / "common.h").write_text(COMMON)
+        (self.at / "text.h").write_text(TEXT)
         for name, text in texts.items():
             (self.at / f"{name}{self.suffix}").write_text(text)
         return [str(self.at / f"{name}{self.suffix}") for name in texts]

@@ -13,10 +13,8 @@ from _lazyck.postbuild.probe.probe import ProbeResult, probe
 from _lazyck.postbuild.reasons import Kind, Reason
 from _lazyck.postbuild.store import Store
 
-HEAVY = "#include <map>\n#include <string>\n#include <vector>\n"
 BOX = '#include "box.h"\ntemplate struct Box<{i}>;\n'
-BOX_H = f"#pragma once\n{HEAVY}"
-BOX_H += "template <int N> struct Box { std::map<int, std::string> all; int get() { return N; } };\n"
+BOX_H = "#pragma once\ntemplate <int N> struct Box { int* all[N + 1]; int get() { return N; } };\n"
 
 
 def blobs(at: Path, compiler: CountingCompiler, texts: Mapping[str, str], *flags: str) -> list[CompileCommand]:

@@ -30,9 +30,8 @@ class Built:
             f"open('{log}', 'a').write('run\\n')\nprint(x.{function}({n}, None))\n"
         )
         env = {**self.env, "LAZYCK_ARCHS": self.arch, "LD_PRELOAD": str(spy), self.spy: str(log), **more}
-        done = subprocess.run(
-            [sys.executable, "-S", "-c", code], cwd=self.where, env=env, capture_output=True, text=True
-        )
+        argv = [sys.executable, "-IS", "-c", code]
+        done = subprocess.run(argv, cwd=self.where, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         before, _, seen = log.read_text().partition("run\n")
         return done.stdout.strip(), [*before.splitlines(), "run", *seen.splitlines()]

@@ -3,6 +3,7 @@ of a build ahead of time: cold, cached, without a compiler and in parallel. `scr
 this as a command, and installs what is missing."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,13 @@ OUTCOME = Outcome("p", "1.0-1", "make", 3, 1, 2, {"b": "defines data: d"}, 1.5, 
     [pytest.param(p, id=p.name, marks=() if p.name in QUICK else pytest.mark.slow) for p in PROJECTS],
 )
 def test_the_tests_of_a_project_have_the_results_of_a_build_ahead_of_time(
-    project: Project,
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The sources of a project's tests, which are no blobs, are compiled alike in each build. (C is
+    # compiled quickly.)
+    if shutil.which("ccache"):
+        monkeypatch.setenv("CCACHE_DIR", str(WORLD / "ccache"))
+        monkeypatch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
     missing = missing_packages(project)
     if missing:
         pytest.skip(f"not installed: {' '.join(missing)} (`scripts/world {project.name}` does that)")
