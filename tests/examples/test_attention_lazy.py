@@ -43,7 +43,15 @@ def python(code: str, library: Path, **env: str) -> subprocess.CompletedProcess[
 
 def build(lazyck: Lazyck, where: Path, home: Path | None, configure: list[str], *options: str) -> Path:
     """Configure the example in `where`, build it lazily, and return the installed library."""
-    argv = [sys.executable, str(EXAMPLE / "configure.py"), "--build-dir", str(where / "build dir"), *configure]
+    argv = [
+        sys.executable,
+        str(EXAMPLE / "configure.py"),
+        "--build-dir",
+        str(where / "build dir"),
+        "--optimize",
+        "1",
+        *configure,
+    ]
     subprocess.run(argv, check=True, capture_output=True)
     words = ["build", "full", *options, "--tmp-dir", where / "tmp", "--install-dir", where / "install"]
     env = {"ROCM_PATH": str(home)} if home else {}

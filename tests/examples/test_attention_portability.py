@@ -22,7 +22,15 @@ exec clang++-19 --rocm-path=/usr --rocm-device-lib-path='{device_libs}' -D__HIP_
 
 
 def build(build_dir: Path, targets: list[str], environment: dict[str, str], *options: str) -> None:
-    configure = [sys.executable, str(EXAMPLE / "configure.py"), "--build-dir", str(build_dir), *options]
+    configure = [
+        sys.executable,
+        str(EXAMPLE / "configure.py"),
+        "--build-dir",
+        str(build_dir),
+        "--optimize",
+        "1",
+        *options,
+    ]
     subprocess.run([*configure, "--filter", f"*_{VARIANT}"], check=True)
     command = ["ninja", "-C", str(build_dir), "-j2", *targets]
     ninja = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
