@@ -245,7 +245,7 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             return where / "libtorch.so"
         (where / "main.cpp").write_text(CAPTURING + f'#include "{SOURCES / "platform/gpu.cpp"}"\n')
         (where / "lazyck_abi.h").write_text(abi.render_header())
-        include = ["-iquote", SOURCES, "-iquote", SOURCES / "platform", "-iquote", where]
+        include: list[str | Path] = ["-iquote", SOURCES, "-iquote", SOURCES / "platform", "-iquote", where]
         run([compiler, *CXX_FLAGS, level, *include, "-c", where / "main.cpp", "-o", where / "main.o"])
         return where / "main.o"
 
