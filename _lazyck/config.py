@@ -34,6 +34,19 @@ def number(env: Mapping[str, str], name: str, default: int) -> int:
     return _parsed(env, name, default, parse, "not a whole number of at least 1")
 
 
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) or 1
+
+
+def parallel_compiles(env: Mapping[str, str], jobs: int | None = None) -> int:
+    """Return `jobs` (an option's value), else LAZYCK_JOBS, else the number of cores that this
+    process may use. Raises `UsageError`."""
+    row = BY_NAME[abi.ENV_JOBS]
+    problem = row.problem(env.get(row.name, ""))
+    return jobs or _parsed(env, row.name, cores(), lambda text: None if problem else int(text), problem)
+
+
 def seconds(env: Mapping[str, str], name: str, default: float) -> float:
     """Return a positive number of seconds of the environment. Raises `UsageError`."""
     return _parsed(env, name, default, lambda text: seconds_of(text) or None, "not a number of seconds above 0")

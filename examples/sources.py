@@ -47,9 +47,10 @@ GSPLAT = Source(
 )
 
 
-def fetch(source: Source, work: Path) -> Path:
-    """Return the unpacked archive below `work`; fetch it unless it is there already. End the
-    program if its checksum differs."""
+def fetch(source: Source, work: Path, part: str = "") -> Path:
+    """Return the unpacked archive below `work`; fetch it unless it is there already. Only the
+    directory `part` of it is unpacked, if one is named, apart from the whole. End the program if
+    its checksum differs."""
     archive = work / source.archive
     work.mkdir(parents=True, exist_ok=True)
     if not archive.is_file():
@@ -60,14 +61,16 @@ def fetch(source: Source, work: Path) -> Path:
     found = hashlib.sha256(archive.read_bytes()).hexdigest()
     if found != source.sha256:
         sys.exit(f"{archive}: sha256 is {found}, expected {source.sha256}: remove the file and try again")
-    unpacked = work / source.archive.removesuffix(".tar.gz")
-    if not unpacked.is_dir():
+    where = work / "part" if part else work
+    unpacked = where / source.archive.removesuffix(".tar.gz")
+    if not (unpacked / part).is_dir():
         with tarfile.open(archive) as tar:
+            members = [m for m in tar if m.name.startswith(f"{unpacked.name}/{part}")]
             # The checksum vouches for the contents; older Pythons have no filters.
             if hasattr(tarfile, "data_filter"):
-                tar.extractall(work, filter="data")
+                tar.extractall(where, members, filter="data")
             else:
-                tar.extractall(work)
+                tar.extractall(where, members)
     return unpacked
 
 

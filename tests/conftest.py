@@ -105,6 +105,28 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
     return Once(shared_dir(tmp_path_factory) / "once")
 
 
+def compiled(once: Once, name: str) -> Path:
+    """Compile tests/`name`.cpp to a library for LD_PRELOAD."""
+
+    def make(where: Path) -> Path:
+        made = where / f"{name}.so"
+        source = REPOSITORY / "tests" / f"{name}.cpp"
+        subprocess.run(["c++", "-std=c++17", "-fPIC", "-shared", source, "-o", made], check=True)
+        return made
+
+    return once(name, make)
+
+
+@pytest.fixture(scope="session")
+def spy(once: Once) -> Path:
+    return compiled(once, "cuda_spy")
+
+
+@pytest.fixture(scope="session")
+def hip_spy(once: Once) -> Path:
+    return compiled(once, "hip_spy")
+
+
 @pytest.fixture(scope="session")
 def objects_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory for objects and programs that only tests use. All tests of all xdist

@@ -36,12 +36,19 @@ def on_terminal(*words: str | Path, columns: int = 80, env: Mapping[str, str] | 
     full = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm", **(env or {})}
     process = subprocess.Popen(argv, env=full, stderr=theirs)
     os.close(theirs)
+    seen = read_to_end(ours)
+    os.close(ours)
+    return process.wait(), seen
+
+
+def read_to_end(terminal: int) -> str:
+    """Return what was written to a pseudo-terminal until its last writer closed it. One read need
+    not return all of it."""
     seen = b""
     with contextlib.suppress(OSError):  # reading fails once no process has the terminal open
-        while part := os.read(ours, 65536):
+        while part := os.read(terminal, 65536):
             seen += part
-    os.close(ours)
-    return process.wait(), seen.decode()
+    return seen.decode()
 
 
 @dataclass(frozen=True)
@@ -88,13 +95,24 @@ AARCH64 = _aarch64("max")  # with SVE, signed return addresses and branch target
 AARCH64_PLAIN = _aarch64("cortex-a72")
 
 
+def _sanitizing_compiler() -> str:
+    """Return the compiler that takes least time for code with sanitizers: clang takes less than
+    half of what g++ takes, but its sanitizers may not be installed."""
+    clang = shutil.which("clang++-19") or shutil.which("clang++")
+    asked = [clang, "-print-resource-dir"] if clang else ["true"]
+    found = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+    has_sanitizers = found and len([*Path(found).glob("lib/*/libclang_rt.[at]san*.a")]) > 1
+    return clang if clang and has_sanitizers else HERE.cxx
+
+
 def _sanitized(sanitizer: str) -> Machine:
     # The thread sanitizer needs addresses that the kernel might use otherwise, so address
     # randomization is off. A finding ends a program with a status of its own.
     flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
-    return Machine(HERE.name, HERE.cxx, ("setarch", "-R"), flags=flags)
+    return Machine(HERE.name, _SANITIZING, ("setarch", "-R"), flags=flags)
 
 
+_SANITIZING = _sanitizing_compiler()
 SANITIZED = (_sanitized("address,undefined"), _sanitized("thread"))
 
 

@@ -1,10 +1,13 @@
 """Tests every common build tool on one project: its library is lazy and computes what the
 ahead-of-time library does."""
 
+import functools
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -37,37 +40,61 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout
 
 
+@dataclass(frozen=True)
+class Build:
+    """A build of the project by one of the tools, in a copy of its own."""
+
+    project: Path
+    tool: str
+    compiler: str
+
+    @property
+    def library(self) -> Path:
+        return self.project / "build" / "libops.so"
+
+    def run(self, lazyck: Lazyck) -> str:
+        """Build lazily, for the first time or again. Return lazyck's report."""
+        words = ("--toolchain", "host", "--tmp-dir", self.project.parent / "tmp", "--", *TOOLS[self.tool])
+        done = lazyck("build", "full", *words, cwd=self.project, env={"CXX": self.compiler})
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stderr
+
+
+@pytest.fixture(scope="module")
+def built(shared_lazyck: Lazyck, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[Build, str]]:
+    """Return a function that builds by a tool and a compiler, once for this module, and returns the
+    build with lazyck's report."""
+
+    @functools.cache
+    def build_by(tool: str, compiler: str) -> tuple[Build, str]:
+        if not shutil.which(compiler):
+            pytest.skip(f"needs {compiler}")
+        if tool == "meson":
+            pytest.importorskip("mesonbuild")
+        build = Build(copy_project(tmp_path_factory.mktemp("built")), tool, compiler)
+        return build, build.run(shared_lazyck)
+
+    return build_by
+
+
 @pytest.mark.parametrize(("tool", "compiler"), CASES)
 def test_library_is_lazy_and_computes_the_same(
-    lazyck: Lazyck, tmp_path: Path, tool: str, compiler: str, expected: str
+    built: Callable[[str, str], tuple[Build, str]], tool: str, compiler: str, expected: str
 ) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"needs {compiler}")
-    if tool == "meson":
-        pytest.importorskip("mesonbuild")
-    project = copy_project(tmp_path)
-    words = ("--toolchain", "host", "--tmp-dir", tmp_path / "tmp", "--", *TOOLS[tool])
-    done = lazyck("build", "full", *words, cwd=project, env={"CXX": compiler})
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "17 blobs deferred, 15 lazy" in done.stderr
-    lazy = call(project / "build" / "libops.so", SOME)
+    build, report = built(tool, compiler)
+    assert "17 blobs deferred, 15 lazy" in report
+    lazy = call(build.library, SOME)
     assert lazy.stdout == expected, lazy.stderr
     assert "compiling special_d64_true" in lazy.stderr
-    again = call(project / "build" / "libops.so", SOME, {"PATH": "/nonexistent"})
+    again = call(build.library, SOME, {"PATH": "/nonexistent"})
     assert (again.stdout, again.stderr) == (expected, "")
 
 
-@pytest.mark.parametrize("tool", ["make", "ninja", "cmake-ninja", pytest.param("cmake-make", marks=pytest.mark.slow)])
-def test_nothing_is_done_when_nothing_has_changed(lazyck: Lazyck, tmp_path: Path, tool: str) -> None:
-    project = copy_project(tmp_path)
-
-    def build() -> subprocess.CompletedProcess[str]:
-        words = ("--toolchain", "host", "--tmp-dir", tmp_path / "tmp", "--", *TOOLS[tool])
-        return lazyck("build", "full", *words, cwd=project)
-
-    assert build().returncode == 0
-    library = project / "build" / "libops.so"
-    before = library.stat().st_mtime_ns
-    again = build()
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert library.stat().st_mtime_ns == before
+@pytest.mark.parametrize("tool", ["make", "ninja", "cmake-ninja", "cmake-make"])
+def test_nothing_is_done_when_nothing_has_changed(
+    built: Callable[[str, str], tuple[Build, str]], lazyck: Lazyck, tool: str
+) -> None:
+    build, _ = built(tool, "g++")
+    before = build.library.stat().st_mtime_ns
+    build.run(lazyck)
+    assert build.library.stat().st_mtime_ns == before

@@ -222,6 +222,24 @@ def test_the_environments_number_of_jobs_comes_before_the_projects(lazyck: Lazyc
         assert json.loads((where / "t" / "settings.json").read_text())["jobs"] == jobs
 
 
+def test_a_build_runs_no_more_jobs_than_it_may_use_cores(lazyck: Lazyck, tmp_path: Path) -> None:
+    where = project(tmp_path / "p", '[tool.lazyck]\nblobs = ["*/gen/*"]\ntmp-dir = "t"\n')
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(own)})
+    try:  # PYTHONUTF8 differs from the test server's, so that this process starts the command
+        done = lazyck(*BUILD, cwd=where, env={"PYTHONUTF8": "1"})
+    finally:
+        os.sched_setaffinity(0, own)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((where / "t" / "settings.json").read_text())["jobs"] == 1
+
+
+def test_a_number_of_jobs_that_makes_no_sense_is_an_error(lazyck: Lazyck, tmp_path: Path) -> None:
+    done = lazyck(*BUILD, cwd=project(tmp_path / "p", "[tool.lazyck]\n"), env={"LAZYCK_JOBS": "5000"})
+    assert done.returncode == 2
+    assert "LAZYCK_JOBS='5000': must be a number from 1 to 4096" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "meant"), [(["buidl"], "build"), (["prebild"], "prebuild"), (["cache", "lst"], "list")]
 )

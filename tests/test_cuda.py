@@ -55,25 +55,38 @@ def unique_symbols(file: Path) -> list[str]:
     return [line for line in shown.splitlines() if " UNIQUE " in line]
 
 
-def test_an_entry_has_code_for_one_arch_whatever_the_build_names(tmp_path: Path, lazyck: Lazyck) -> None:
-    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
+NVCCFLAGS = "-gencode arch=compute_80,code=[sm_80,compute_80] -optf options"
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Path, dict[str, str]]:
+    """Build for archs that the command, the environment and a file of options name. Return the
+    project and the environment of a job."""
+    root = tmp_path_factory.mktemp("named")
+    work, env = project("cuda_ops", root), cuda_environment(root)
     (work / "options").write_text('-gencode=arch=compute_75,code=sm_75 -DNAMED="a b" -I\'nowhere\n')
-    flags = "-gencode arch=compute_80,code=[sm_80,compute_80] -optf options"
-    full = {**env, "NVCCFLAGS": flags, "NVCC_APPEND_FLAGS": "-gencode arch=compute_86,code=[sm_86,compute_86] -DN=1"}
-    build(lazyck, work, full)
+    appended = '-gencode arch=compute_86,code=[sm_86,compute_86] -DN=1 -DS="x y"'
+    build(shared_lazyck, work, {**env, "NVCCFLAGS": NVCCFLAGS, "NVCC_APPEND_FLAGS": appended})
+    return work, env
+
+
+def test_an_entry_has_code_for_one_arch_whatever_the_build_names(
+    tmp_path: Path, lazyck: Lazyck, named: tuple[Path, dict[str, str]]
+) -> None:
+    work, env = named
     library = work / "build/libcudaops.so"
-    shown = inspect(lazyck, library)
-    assert shown["archs"] == ["80", "75", "86"]
+    assert inspect(lazyck, library)["archs"] == ["80", "75", "86"]
     main = program(work, library)
     # Flags in the job's own environment do not reach an entry either.
-    job = {**env, "LAZYCK_ARCHS": "87", "NVCC_APPEND_FLAGS": "-gencode arch=compute_75,code=compute_75 -DBROKEN=("}
+    flags = {"NVCC_APPEND_FLAGS": "-gencode arch=compute_75,code=compute_75 -DBROKEN=("}
+    job = {**env, "LAZYCK_ARCHS": "87", "LAZYCK_CACHE_DIR": str(tmp_path / "by-kernel"), **flags}
     assert call(main, job) in REACHED_CUDA
-    host, kernel = entries(env)
+    host, kernel = entries(job)
     assert device_code(kernel) == ["elf 87"]
     assert not unique_symbols(host)
-    shutil.rmtree(env["LAZYCK_CACHE_DIR"])
-    assert call(main, {**job, "LAZYCK_BY_KERNEL": "0"}) in REACHED_CUDA
-    (entry,) = entries(env)
+    job |= {"LAZYCK_CACHE_DIR": str(tmp_path / "whole"), "LAZYCK_BY_KERNEL": "0"}
+    assert call(main, job) in REACHED_CUDA
+    (entry,) = entries(job)
     assert device_code(entry) == ["elf 87"]
     assert not unique_symbols(entry)
     # An ahead-of-time object has unique symbols.
@@ -82,20 +95,27 @@ def test_an_entry_has_code_for_one_arch_whatever_the_build_names(tmp_path: Path,
     assert unique_symbols(work / "aot.o")
 
 
-def test_flags_of_the_environment_are_part_of_the_key(tmp_path: Path, lazyck: Lazyck) -> None:
-    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
+def test_a_device_that_nvcc_does_not_know(named: tuple[Path, dict[str, str]]) -> None:
+    work, env = named
+    main = program(work, work / "build/libcudaops.so")
+    done = subprocess.run([main], env={**env, "LAZYCK_ARCHS": "990"}, capture_output=True, text=True)
+    assert "does not know the arch 990: use a newer CUDA toolkit" in done.stderr
 
-    def recipe_and_keys(**flags: str) -> tuple[list[str], list[str]]:
-        build(lazyck, work, {**env, **flags})
-        shown = inspect(lazyck, work / "build/libcudaops.so")
+
+def test_flags_of_the_environment_are_part_of_the_key(lazyck: Lazyck, named: tuple[Path, dict[str, str]]) -> None:
+    work, env = named
+    build(lazyck, work, {**env, "NVCCFLAGS": NVCCFLAGS, "NVCC_PREPEND_FLAGS": "-arch=sm_80 -DN=1", "OUT": "prepended"})
+
+    def recipe_and_keys(directory: str) -> tuple[list[str], list[str]]:
+        shown = inspect(lazyck, work / directory / "libcudaops.so")
         recipe, *_ = shown["recipes"]
         assert not [name for name in recipe["env"] if name.startswith("NVCC")]
         return recipe["compile"], [b["digest"] for b in shown["blobs"]]
 
-    before, first = recipe_and_keys(NVCC_PREPEND_FLAGS="-DN=1")
-    after, second = recipe_and_keys(NVCC_APPEND_FLAGS='-DN=1 -arch=sm_80 -DS="x y"')
+    before, first = recipe_and_keys("prepended")
+    after, second = recipe_and_keys("build")
     assert before.index("-DN=1") < before.index("-O2") and after.index("-DN=1") > after.index("-O2")
-    assert '-DS="x y"' in after and not any("sm_80" in word for word in after)
+    assert '-DS="x y"' in after and not any("sm_" in word for word in (*before, *after))
     assert not set(first) & set(second)
 
 
@@ -120,34 +140,48 @@ def test_variables_that_nvcc_hands_to_its_passes_are_the_builds_own(tmp_path: Pa
     assert call(program(work, library), job) in REACHED_CUDA
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "./build.sh",
-        "LDFLAGS='-cudart shared' ./build.sh",
-        'LINK=c++ LDFLAGS="-L$CUDA_HOME/lib64 -lcudart" ./build.sh',
-    ],
-    ids=["static", "shared", "shared-by-c++"],
-)
-def test_wheels_alone_are_a_toolkit(tmp_path: Path, lazyck: Lazyck, script: str) -> None:
-    work, site = project("cuda_ops", tmp_path), tmp_path / "site"
-    home = wheels(site)
+# The directories below that of the build, and the links that fill them
+LINKS = {
+    "static": "nvcc -shared build/*.o -o build/static/libcudaops.so",
+    "shared": "nvcc -shared build/*.o -o build/shared/libcudaops.so -cudart shared",
+    "shared-by-c++": 'c++ -shared build/*.o -o build/shared-by-c++/libcudaops.so -L"$CUDA_HOME/lib64" -lcudart',
+}
+
+
+@pytest.fixture(scope="module")
+def by_wheels(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Path, Path, dict[str, str]]:
+    """Build with wheels, and link in each way. Return the wheels' root, the project, and the
+    environment of the build."""
+    root = tmp_path_factory.mktemp("wheels")
+    work, home = project("cuda_ops", root), wheels(root / "site")
     assert not (home / "lib64").exists() and not (home / "lib/libcudart.so").exists()
     # lazyck and the wheels are in one Python environment, as `pip install lazyck[cuda]` leaves
     # them.
-    env = {**bare_environment(tmp_path), "PYTHONPATH": f"{REPOSITORY}:{home.parent.parent}"}
-    build(lazyck, work, env, "sh", "-c", script)
+    env = {**bare_environment(root), "PYTHONPATH": f"{REPOSITORY}:{home.parent.parent}"}
+    for name in LINKS:
+        (work / "build" / name).mkdir(parents=True)
+    script = " && ".join(["LINK=true ./build.sh", *LINKS.values()])
+    build(shared_lazyck, work, env, "sh", "-c", script)
     composed = json.loads((work / ".lazyck-build/settings.json").read_text())["composed"]
     for made, _ in composed:  # compiles do not need what was made for the build
         shutil.rmtree(made)
-    shown = inspect(lazyck, work / "build/libcudaops.so")
+    return home, work, env
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_wheels_alone_are_a_toolkit(
+    tmp_path: Path, lazyck: Lazyck, by_wheels: tuple[Path, Path, dict[str, str]], link: str
+) -> None:
+    home, work, env = by_wheels
+    library = work / "build" / link / "libcudaops.so"
+    shown = inspect(lazyck, library)
     assert {recipe["home"] for recipe in shown["recipes"]} == {str(home)}
-    main = program(work, work / "build/libcudaops.so")
-    assert call(main, {**env, "LAZYCK_ARCHS": "80"}) in REACHED_CUDA
-    host, kernel = entries(env)
+    job = {**env, "LAZYCK_CACHE_DIR": str(tmp_path / "cache"), "LAZYCK_ARCHS": "80"}
+    assert call(program(work, library), job) in REACHED_CUDA
+    host, kernel = entries(job)
     assert device_code(kernel) == ["elf 80"]
     needed = subprocess.run(["readelf", "-d", host], check=True, capture_output=True, text=True).stdout
-    assert ("libcudart.so" in needed) == (script != "./build.sh")
+    assert ("libcudart.so" in needed) == (link != "static")
 
 
 @pytest.mark.skipif("TEST_CUDA_WHEELS" in os.environ, reason="these wheels are not ours to take apart")
@@ -186,9 +220,9 @@ def test_cmake_s_cuda_language(tmp_path: Path, lazyck: Lazyck, generator: str, w
     script = f"cmake -S . -B b -G '{generator}' {compiler} \"$@\" && cmake --build b"
     build(lazyck, work, env, "sh", "-c", script, "sh", *words)
     log = (work / ".lazyck-build/intercept.log").read_text()
-    assert "try-compile" in log and log.count("defer\tblob\tnvcc") == 4
+    assert "try-compile" in log and log.count("defer\tblob\tnvcc") == 3
     blobs = inspect(lazyck, work / "b/libcudaops.so")["blobs"]
-    assert len([b for b in blobs if not b["kernel"]]) == 3
+    assert len([b for b in blobs if not b["kernel"]]) == 2
     assert call(work / "b/main", env) in REACHED_CUDA
     assert {code.split()[0] for entry in entries(env) for code in device_code(entry)} == {"elf"}
 
@@ -197,13 +231,5 @@ def test_relocatable_device_code_is_compiled_as_always(tmp_path: Path, lazyck: L
     work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
     build(lazyck, work, {**env, "NVCC_APPEND_FLAGS": "-rdc true"})
     log = (work / ".lazyck-build/intercept.log").read_text()
-    assert log.count("pass\trelocatable-device-code") == 4 and "defer" not in log
+    assert log.count("pass\trelocatable-device-code") == 3 and "defer" not in log
     assert call(program(work, work / "build/libcudaops.so"), env) in REACHED_CUDA
-
-
-def test_a_device_that_nvcc_does_not_know(tmp_path: Path, lazyck: Lazyck) -> None:
-    work, env = project("cuda_ops", tmp_path), cuda_environment(tmp_path)
-    build(lazyck, work, env)
-    main = program(work, work / "build/libcudaops.so")
-    done = subprocess.run([main], env={**env, "LAZYCK_ARCHS": "990"}, capture_output=True, text=True)
-    assert "does not know the arch 990: use a newer CUDA toolkit" in done.stderr

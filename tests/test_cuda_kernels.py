@@ -2,6 +2,7 @@
 and Marlin."""
 
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,14 +122,6 @@ def build(lazyck: Lazyck, where: Path, files: Mapping[str, str], flags: str, lin
     return Library(where, done.stdout + done.stderr, env)
 
 
-@pytest.fixture(scope="module")
-def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("spy") / "spy.so"
-    source = Path(__file__).parent / "cuda_spy.cpp"
-    subprocess.run(["c++", "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", made], check=True)
-    return made
-
-
 HIDING = pytest.param("-Xcompiler -fvisibility=hidden", marks=pytest.mark.slow)
 
 
@@ -145,7 +138,8 @@ def run(library: Library, spy: Path, n: int) -> tuple[str, list[str]]:
     code = f"import ctypes\nx = ctypes.CDLL('./libx.so')\nopen('{log}', 'a').write('run\\n')\nprint(x.run({n}, None))\n"
     # Otherwise the order of the tests would decide which blobs are compiled by kernel.
     env = {**library.env, "LAZYCK_ARCHS": "80", "LAZYCK_BY_KERNEL": "1", "LD_PRELOAD": str(spy), "CUDA_SPY": str(log)}
-    done = subprocess.run(["python3", "-c", code], cwd=library.where, env=env, capture_output=True, text=True)
+    argv = [sys.executable, "-IS", "-c", code]
+    done = subprocess.run(argv, cwd=library.where, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     seen = log.read_text().partition("run\n")[2].splitlines()
     return done.stdout.strip(), [line for line in seen if not line.startswith(("image", "register", "end"))]

@@ -31,8 +31,10 @@ int pops() { return pop(); }
 void pushes() { __cudaPushCallConfiguration(dim3(5), dim3(6), 0, nullptr); }
 """
 MAIN = """
-#include <cstdio>
-#include <cstdlib>
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+DECLARED
 int fails(float*);
 int pops();
 void pushes();
@@ -66,7 +68,7 @@ class Built:
         """Return what `run(n)` returns in a process that loads `library`, or in the program if
         `library` is empty."""
         places = f"{self.where / 'driver'}:{cuda_home() / 'lib64'}"
-        load = [sys.executable, "-c", f"import ctypes; print(ctypes.CDLL('./lib{library}.so').run({n}))"]
+        load = [sys.executable, "-IS", "-c", f"import ctypes; print(ctypes.CDLL('./lib{library}.so').run({n}))"]
         done = subprocess.run(
             load if library else ["./program", str(n)],
             env={**self.env, "LAZYCK_ARCHS": "80", "LD_LIBRARY_PATH": places},
@@ -82,13 +84,14 @@ def built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> Bu
     (where / "blob").mkdir()
     (where / "driver").mkdir()
     (where / "blob/b.cu").write_text(DECLARED + BLOB)
-    (where / "main.cu").write_text(DECLARED + MAIN)
+    (where / "main.cpp").write_text(MAIN.replace("DECLARED", DECLARED))
     (where / "api.map").write_text("{ global: run; local: *; };\n")
     driver = ["-Wl,-soname,libcuda.so.1", f"{Path(__file__).parent}/cuda_driver.cpp", "-o", "driver/libcuda.so.1"]
     subprocess.run(["c++", "-fPIC", "-shared", *driver], cwd=where, check=True)
-    compile_all = "for f in main.cu blob/b.cu; do nvcc -arch=sm_80 -Xcompiler -fPIC -c $f -o $(basename $f .cu).o; done"
+    sources = {"main": "main.cpp", "b": "blob/b.cu"}
+    compile_all = [f"nvcc -arch=sm_80 -Xcompiler -fPIC -c {source} -o {name}.o" for name, source in sources.items()]
     links = [*(f"{words} -o lib{name}.so" for name, words in LINKS.items()), "nvcc main.o b.o -o program"]
-    (where / "build.sh").write_text("\n".join(["set -e", compile_all, *links, ""]))
+    (where / "build.sh").write_text("\n".join(["set -e", *compile_all, *links, ""]))
     env = cuda_environment(where)
     env["PATH"] = f"{cuda_home()}/bin:{env['PATH']}"
     done = shared_lazyck("build", "full", "--", "sh", "build.sh", cwd=where, env=env)

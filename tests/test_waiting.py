@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import HERE, REPOSITORY, Lazyck
+from support import HERE, REPOSITORY, Lazyck, read_to_end
 from twice_project import COMPILE, run_library, write_project
 
 from _lazyck import waiting
@@ -39,7 +39,7 @@ def test_a_terminal_has_one_line_which_goes_away(impatient: None, monkeypatch: p
         monkeypatch.setattr(sys, "stderr", terminal)
         with waiting.saying("cooking"):
             time.sleep(0.3)
-        said = os.read(ours, 65536).decode()
+    said = read_to_end(ours)
     os.close(ours)
     wiped = said.split("\r\x1b[K")
     assert wiped[0] == wiped[-1] == ""
@@ -68,15 +68,49 @@ def test_what_is_quick_or_unwanted_is_not_said(
     assert bool(said.getvalue()) == spoken
 
 
-def test_a_first_build_says_what_it_waits_for_and_ends_in_one_line(tmp_path: Path, lazyck: Lazyck) -> None:
+# What takes long in these builds is the compile of the runtime, which this compiler does once for
+# all tests. $RUNTIME is a shell command before it, and $PROBE one before blobs are probed.
+COMPILER = """#!/bin/sh
+case "$*" in *runtime.cpp*) what=runtime ;; *batch*) what=probe ;; *) exec c++.real "$@" ;; esac
+echo "begin $what" >> "$LOG"
+if [ $what = probe ]; then
+    eval "$PROBE"
+    c++.real "$@" || exit
+else
+    eval "$RUNTIME"
+    for out; do :; done
+    [ -e kept ] || { c++.real "$@" -O0 && mv "$out" kept; } || exit
+    cp kept "$out"
+fi
+echo "end $what" >> "$LOG"
+"""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with that compiler."""
+    directory = tmp_path_factory.mktemp("bin")
+    compiler = directory / "c++"
+    compiler.write_text(COMPILER.replace("c++.real", HERE.cxx).replace("kept", str(directory / "runtime.o")))
+    compiler.chmod(0o755)
+    return directory
+
+
+def test_a_first_build_says_what_it_waits_for_and_ends_in_one_line(
+    tmp_path: Path, programs: Path, lazyck: Lazyck
+) -> None:
     write_project(tmp_path, [1])
     (tmp_path / "build.sh").write_text("set -e\n" + COMPILE + "c++ -shared -o libx.so dispatch.o v1.o\n")
-    env = {"XDG_CACHE_HOME": str(tmp_path / "fresh")}  # the runtime has not been compiled here
+    env = {
+        "XDG_CACHE_HOME": str(tmp_path / "fresh"),  # the runtime has not been compiled here
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "LOG": "/dev/null",
+    }
     words = ["build", "full", "--toolchain", "host", "--tmp-dir", tmp_path / "tmp", "--", "sh", "build.sh"]
     running = subprocess.Popen(
         [sys.executable, "-m", "lazyck", *map(str, words)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env, "RUNTIME": "sleep 600"},
         start_new_session=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -103,34 +137,27 @@ def test_a_first_build_says_what_it_waits_for_and_ends_in_one_line(tmp_path: Pat
     assert run_library(tmp_path / "libx.so", 1, 10).stdout == "21\n"
 
 
-SLOW = """#!/bin/sh
-case "$*" in *runtime.cpp*) what=runtime ;; *batch*) what=probe; sleep 3 ;; *) exec c++.real "$@" ;; esac
-echo "begin $what" >> "$LOG"
-c++.real "$@"
-status=$?
-echo "end $what" >> "$LOG"
-exit $status
-"""
-
-
-def test_the_runtime_is_compiled_while_blobs_are_probed(tmp_path: Path, lazyck: Lazyck) -> None:
+def test_the_runtime_is_compiled_while_blobs_are_probed(tmp_path: Path, programs: Path, lazyck: Lazyck) -> None:
     write_project(tmp_path, [1])
     (tmp_path / "build.sh").write_text("set -e\n" + COMPILE + "c++ -shared -o libx.so dispatch.o v1.o\n")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "c++").write_text(SLOW.replace("c++.real", HERE.cxx))
-    (programs / "c++").chmod(0o755)
     log = tmp_path / "log"
-    for jobs, order in (("2", "begin runtime, end probe, end runtime"), ("1", "end probe, begin runtime, end runtime")):
+    # With two jobs, each waits for the other. With one, the runtime has time to begin too early.
+    until = 'for i in $(seq 600); do grep -q "{}" "$LOG" && break; sleep 0.05; done'
+    at_once = {"PROBE": until.format("begin runtime"), "RUNTIME": until.format("end probe")}
+    for jobs, env, order in (
+        ("2", at_once, "begin runtime, end probe, end runtime"),
+        ("1", {"PROBE": "sleep 1"}, "end probe, begin runtime, end runtime"),
+    ):
         log.unlink(missing_ok=True)
-        env = {
+        full = {
             "XDG_CACHE_HOME": str(tmp_path / f"fresh{jobs}"),  # the runtime has not been compiled here
             "PATH": f"{programs}:{os.environ['PATH']}",
             "LOG": str(log),
+            **env,
         }
         tmp = tmp_path / f"tmp{jobs}"
         words = ["build", "full", "--toolchain", "host", "--jobs", jobs, "--tmp-dir", tmp, "--", "sh", "build.sh"]
-        done = lazyck(*words, cwd=tmp_path, env=env)
+        done = lazyck(*words, cwd=tmp_path, env=full)
         assert done.returncode == 0, done.stderr
         said = [line for line in log.read_text().splitlines() if line != "begin probe"]
         assert ", ".join(dict.fromkeys(said)) == order

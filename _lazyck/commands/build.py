@@ -10,7 +10,7 @@ import click
 
 from _lazyck import abi, project_build, toolchains
 from _lazyck.commands.options import ANY, DIRECTORY, QUIET, THERE, jobs_option
-from _lazyck.config import environment, number
+from _lazyck.config import environment, parallel_compiles
 from _lazyck.errors import UsageError
 from _lazyck.postbuild.link.quick import quick
 from _lazyck.postbuild.reasons import advise
@@ -157,7 +157,7 @@ def full_command(
         install_dir=str(install_dir.absolute()) if install_dir else "",
         name=name or abi.DEFAULT_CACHE_NAME,
         root=str(Path(root).absolute()) if root else "",
-        jobs=jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1),
+        jobs=parallel_compiles(env, jobs),
         verbose=verbose,
         project_dir=os.getcwd(),
     )

@@ -14,8 +14,7 @@ from _lazyck.cache import entries, explain, rebuild, stats, sweep
 from _lazyck.cache.transfer import select_blobs
 from _lazyck.commands import share
 from _lazyck.commands.options import ANY, JSON, QUIET, archs_option, files_option, jobs_option
-from _lazyck.commands.prebuild import parallel_compiles
-from _lazyck.config import environment
+from _lazyck.config import environment, parallel_compiles
 from _lazyck.costs import read_costs
 from _lazyck.errors import UsageError
 from _lazyck.layout import ENTRY, Place
@@ -200,7 +199,7 @@ def prove_all(
     proofs = []
     for library in libraries:
         chosen = select_blobs(read_manifest(library), blobs, read)
-        proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel_compiles(jobs, env))
+        proofs += rebuild.prove(tool(env), library, chosen, gpu_archs, env, parallel_compiles(env, jobs))
     return proofs
 
 

@@ -1,7 +1,6 @@
 """`lazyck check`: compares a lazy library with the one that the build makes ahead of time."""
 
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -9,12 +8,11 @@ from pathlib import Path
 
 import click
 
-from _lazyck import abi
 from _lazyck.check.ahead import Sample
 from _lazyck.check.library import Request, check_library, directories
 from _lazyck.check.report import render, to_json
 from _lazyck.commands.options import ANY, JSON, QUIET, jobs_option
-from _lazyck.config import environment, number
+from _lazyck.config import environment, parallel_compiles
 from _lazyck.errors import UsageError
 from _lazyck.settings import load_settings
 from _lazyck.terminal import is_quiet, say
@@ -64,5 +62,5 @@ def command(
     """
     tmp, env = tmp_dir.absolute(), environment()
     load_settings(tmp)
-    request = Request(parse_sample(sample), jobs or number(env, abi.ENV_JOBS, os.cpu_count() or 1), keeps=verbose)
+    request = Request(parse_sample(sample), parallel_compiles(env, jobs), keeps=verbose)
     sys.exit(0 if run(tmp, libraries, request, env, as_json=as_json) else 1)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from _lazyck import abi, project_build
+from _lazyck import project_build
 from _lazyck.commands.options import DIRECTORY, THERE
-from _lazyck.config import environment, number
+from _lazyck.config import environment, parallel_compiles
 from _lazyck.errors import UsageError
 from _lazyck.settings import BuildSettings
 from _lazyck.toolchains import ALL
@@ -35,7 +35,7 @@ def command(
     env = environment()
     settings = BuildSettings(
         tmp_dir=str(tmp_dir.absolute()),
-        jobs=number(env, abi.ENV_JOBS, os.cpu_count() or 1),
+        jobs=parallel_compiles(env),
         beside=True,
         says_links=True,
         project_dir=str(project_dir.absolute()),

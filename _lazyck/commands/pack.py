@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from _lazyck.commands.options import ANY, DIRECTORY, FILE, QUIET, jobs_option
-from _lazyck.commands.prebuild import Named, blob_options, finish, parallel_compiles, read_known_costs, told
-from _lazyck.config import environment, number
+from _lazyck.commands.prebuild import Named, blob_options, finish, read_known_costs, told
+from _lazyck.config import environment, number, parallel_compiles
 from _lazyck.errors import UsageError
 from _lazyck.pack.base import Base, read_base
 from _lazyck.pack.contents import Pack, make_packs
@@ -84,7 +84,7 @@ def command(
     mtime = max(number(env, EPOCH_VARIABLE, EPOCH), EPOCH)  # fixed, so that equal entries make equal packs
 
     def packs(libraries: Sequence[tuple[Path, Selection]], is_per_arch: bool) -> list[Pack]:
-        parallel = None if no_build else parallel_compiles(jobs, env)
+        parallel = None if no_build else parallel_compiles(env, jobs)
         return make_packs(gather(libraries, named.gpu_archs, parallel, env), is_per_arch)
 
     if tar_file is not None:

@@ -1,7 +1,6 @@
 """`lazyck prebuild`: fills the cache ahead of time."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -14,7 +13,7 @@ import click
 
 from _lazyck import abi
 from _lazyck.commands.options import ANY, DIRECTORY, QUIET, F, archs_option, jobs_option, together
-from _lazyck.config import cache_dir, environment, number
+from _lazyck.config import cache_dir, environment, parallel_compiles
 from _lazyck.costs import Costs, read_costs, write_shipped
 from _lazyck.errors import BuildError, UsageError
 from _lazyck.manifest import Manifest
@@ -82,11 +81,6 @@ def blob_options(*, is_of_wheels: bool = False) -> Callable[[F], F]:
         click.argument("blobs", nargs=-1),
         _with_named,
     )
-
-
-def parallel_compiles(jobs: int | None, env: Mapping[str, str]) -> int:
-    """Return --jobs, else LAZYCK_JOBS, else the number of cores that this process may use."""
-    return jobs or number(env, abi.ENV_JOBS, len(os.sched_getaffinity(0)) or 1)
 
 
 @group.command("list")
@@ -176,7 +170,7 @@ def build_command(
         )
     if launcher is not None:
         env[abi.ENV_LAUNCHER] = launcher
-    library, parallel = named.manifest_file, parallel_compiles(jobs, env)
+    library, parallel = named.manifest_file, parallel_compiles(env, jobs)
     chosen = named.select()
     costs_file = shipped_costs(library, chosen.manifest) if write_costs else None
     directory = output_dir.resolve() if output_dir else None
@@ -306,7 +300,7 @@ def plan_command(
     kib = parse_size(memory, "--memory") // 1024 if memory else None
     found = named.entries(tool(env), named.select(), env)
     work = forecast.gather(found, read_known_costs(found, env), from_scratch)
-    each = [forecast.forecast(work, forecast.Fleet(n, parallel_compiles(jobs, env), kib)) for n in workers]
+    each = [forecast.forecast(work, forecast.Fleet(n, parallel_compiles(env, jobs), kib)) for n in workers]
     click.echo((forecast.to_json if as_json else forecast.render)(work, each).rstrip("\n"))
 
 

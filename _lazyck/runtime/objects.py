@@ -16,6 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from _lazyck import abi, proc, waiting
+from _lazyck.config import cores
 from _lazyck.errors import BuildError, FormatError, ToolchainError
 from _lazyck.files import digest, encode, write_atomic, write_if_different
 from _lazyck.runtime import shipped
@@ -249,7 +250,7 @@ def _compile(
     what = f"compiling lazyck's runtime with {os.path.basename(compiler[0])}, once for all libraries"
     with waiting.saying(what), FileLock(directory / ".lock"):
         write_if_different(include / "lazyck_abi.h", abi_header)
-        pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
+        pool = ThreadPoolExecutor(jobs or cores())
         try:
             missing = [(u, o) for u, o in zip(units, objects, strict=True) if not o.is_file()]
             for done in as_completed([pool.submit(compile_one, u, o) for u, o in missing]):

@@ -61,41 +61,28 @@ int main(int argc, char** argv) {
 GOOD = "add: 8\nsub: 3\n"
 
 
+def build(directory: Path, source: str, *flags: str) -> Path:
+    """Build a C source beside this file, unless `directory` has what it makes."""
+    directory.mkdir(parents=True, exist_ok=True)
+    made = directory / source.removesuffix(".c")
+    if not made.exists():
+        part = directory / f"{made.name}-{os.getpid()}"
+        run(["gcc", *flags, "-O1", "-Wall", "-Wextra", "-Werror", HERE / source, "-o", part, "-ldl"])
+        part.replace(made)
+    return made
+
+
 def build_shim(directory: Path) -> Path:
     """Build the library that makes system calls fail (see shim.c)."""
-    directory.mkdir(parents=True, exist_ok=True)
-    shim = directory / "fault-shim.so"
-    if not shim.exists():
-        part = directory / f"shim-{os.getpid()}"
-        run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", HERE / "shim.c", "-o", part, "-ldl"])
-        part.replace(shim)
-    return shim
+    return build(directory, "shim.c", "-shared", "-fPIC")
 
 
-def remembering_compiler(path: Path, calls: Path, memory: Path) -> None:
+def remembering_compiler(path: Path, calls: Path, memory: Path, program: Path) -> None:
     """Write a compiler that logs its calls, and that compiles and links each text only once, since
-    there are many cases."""
+    there are many cases (`program`, see remember.c)."""
     memory.mkdir()
-    path.write_text(f"""#!/bin/sh
-printf '%s\\n' " $* " >> {shlex.quote(str(calls))}
-out= src= last=
-for word; do
-    case $last in -o) out=$word ;; -c) src=$word ;; esac
-    last=$word
-done
-if [ -n "$src" ]; then
-    key=$(cat "$src" "$(dirname "$src")/demo.h" | cksum | tr ' ' -).o
-else
-    key=$(cksum < blob.o | tr ' ' -).so
-fi
-key={shlex.quote(str(memory))}/$key
-if [ ! -f "$key" ]; then
-    {shlex.quote(CXX)} "$@" || exit
-    cp "$out" "$key.$$" && mv "$key.$$" "$key"
-    exit 0
-fi
-exec cp "$key" "$out"
-""")
+    argv = shlex.join([str(program), str(memory), CXX])
+    path.write_text(f'#!/bin/sh\nprintf \'%s\\n\' " $* " >> {shlex.quote(str(calls))}\nexec {argv} "$@"\n')
     path.chmod(0o755)
 
 
@@ -193,7 +180,8 @@ def make_patient(directory: Path, objects_dir: Path) -> Patient:
     (directory / "tmp").chmod(0o1777)
     lib = build_lazy_library(directory / "lib", objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
     program = lib.program(CALLS, name="calls")
-    remembering_compiler(lib.compiler, lib.calls, directory / "memory")
+    remember = build(directory / "lib", "remember.c")  # other users run it
+    remembering_compiler(lib.compiler, lib.calls, directory / "memory", remember)
     patient = Patient(lib, program, build_shim(objects_dir / "shim"), directory / "cache")
     assert patient.call().returncode == 0
     patient.clear()
@@ -202,8 +190,15 @@ def make_patient(directory: Path, objects_dir: Path) -> Patient:
 
 @contextmanager
 def public_directory() -> Iterator[Path]:
-    """Yield a directory that other users can reach. pytest's own directories are closed to them."""
-    with tempfile.TemporaryDirectory(prefix="lazyck-test-") as name:
+    """Yield a directory that other users can reach. pytest's own directories are closed to them.
+
+    It lies in memory if programs can run there and it has a gigabyte (containers may have little),
+    because the cases wait for the disk most of their time otherwise: each compile makes sure that
+    its entry is on the disk."""
+    memory = Path("/dev/shm")
+    is_usable = os.access(memory, os.W_OK) and not (about := os.statvfs(memory)).f_flag & os.ST_NOEXEC
+    is_usable = is_usable and about.f_bavail * about.f_frsize >= 1 << 30
+    with tempfile.TemporaryDirectory(prefix="lazyck-test-", dir=memory if is_usable else None) as name:
         Path(name).chmod(0o755)
         yield Path(name)
 

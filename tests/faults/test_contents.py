@@ -69,9 +69,9 @@ def test_file_that_is_gone_from_the_bundle_is_named(patient: Patient, bundle: Pa
 
 def test_file_that_changes_during_the_compile_is_noticed(patient: Patient, bundle: Path) -> None:
     script = patient.lib.compiler.read_text()
-    edit = f"\nprintf '// changed' >> '{bundle}/extra-0.h'\nif [ -n"
-    assert "\nif [ -n" in script
-    patient.lib.compiler.write_text(script.replace("\nif [ -n", edit, 1))
+    edit = f"\nprintf '// changed' >> '{bundle}/extra-0.h'\nexec "
+    assert "\nexec " in script
+    patient.lib.compiler.write_text(script.replace("\nexec ", edit, 1))
     try:
         done = patient.call()
     finally:

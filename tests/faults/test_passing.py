@@ -26,8 +26,8 @@ def fail_once(patient: Patient, how: str) -> None:
     script = patient.lib.compiler.read_text()
     mark = patient.cache.parent / "has-failed"
     mark.unlink(missing_ok=True)
-    lead, rest = script.split("\nout=", 1)
-    patient.lib.compiler.write_text(f"{lead}\n[ -f {mark} ] || {{ touch {mark}; {how}; }}\nout={rest}")
+    lead, rest = script.split("\nexec ", 1)
+    patient.lib.compiler.write_text(f"{lead}\n[ -f {mark} ] || {{ touch {mark}; {how}; }}\nexec {rest}")
 
 
 @pytest.mark.parametrize(

@@ -137,8 +137,8 @@ def test_no_home_and_a_noexec_tmp(patient: Patient, temporary: Path) -> None:
 def test_unknown_user_without_a_home(patient: Patient, temporary: Path, home: str) -> None:
     env = {"LAZYCK_CACHE_DIR": "", "XDG_CACHE_HOME": "", "HOME": home, "TMPDIR": str(temporary)}
     script = patient.lib.compiler.read_text()
-    look = f"\nstat -c '%a %u' {temporary}/lazyck-*/ > {temporary}/seen\nif [ -n"
-    patient.lib.compiler.write_text(script.replace("\nif [ -n", look, 1))
+    look = f"\nstat -c '%a %u' {temporary}/lazyck-*/ > {temporary}/seen\nexec "
+    patient.lib.compiler.write_text(script.replace("\nexec ", look, 1))
     try:
         # The name differs every time, so nobody can have prepared the directory.
         names = set()

@@ -12,9 +12,13 @@ from pathlib import Path
 
 from _lazyck.toolchains import by_name
 
+# torch is not imported, which would take seconds.
 _TORCH = """
-import json, torch
-print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "hip": torch.version.hip}))
+import json, runpy
+from importlib.util import find_spec
+from pathlib import Path
+said = runpy.run_path(str(Path(find_spec("torch").origin).with_name("version.py")))
+print(json.dumps({"version": said["__version__"], "cuda": said["cuda"], "hip": said["hip"]}))
 """
 _NAME_SIZE = 256
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…

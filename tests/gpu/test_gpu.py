@@ -47,4 +47,4 @@ def test_what_needs_no_gpu_of_the_stages_for_cuda_is_seen(tmp_path: Path) -> Non
 def test_the_stage_for_amd_computes_on_the_stand_in(tmp_path: Path) -> None:
     found = prove(tmp_path, "--hip", "attention", ROCM_PATH=str(FAKE_ROCM))["attention"]
     assert found["state"] == "passed"
-    assert [c["text"] for c in found["claims"]][-1].startswith("all 4 variants, prebuilt and with LAZYCK_JIT=off")
+    assert [c["text"] for c in found["claims"]][-1].startswith("all 2 variants, prebuilt and with LAZYCK_JIT=off")

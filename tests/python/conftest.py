@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runtime"))  # f
 
 from demo_libraries import Python, build_demo, build_other
 from lazylib import LazyLibrary
+from support import REPOSITORY, Once
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +21,16 @@ def libraries(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> tu
 @pytest.fixture
 def python(libraries: tuple[LazyLibrary, LazyLibrary]) -> Python:
     return Python(*libraries)
+
+
+@pytest.fixture
+def cuda_stand_ins(once: Once, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of stand-ins for the libraries that a torch without CUDA lacks."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "examples/torch_cuda"))
+    import stand_ins
+
+    def make(directory: Path) -> Path:
+        stand_ins.make(directory)
+        return directory
+
+    return once("cuda-stand-ins", make)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from failed_calls import calls_of, check_failure
 from support import REPOSITORY, Lazyck
+from torch_libraries import has_cuda_torch, torch_libraries
 
 from _lazyck.toolchains import CUDA
 
@@ -132,7 +133,7 @@ def test_cpp_extension_without_ninja_is_lazy(build: Build, tmp_path: Path) -> No
     (project / "setup.py").write_text(PLAIN)
     report = build(project, "setup.py", "-q", "build_ext", "--inplace")
     assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in report, report
-    done = python(project, "import torch, kernels; print(kernels.scale(64, 1.0))")
+    done = python(project, "import kernels; print(kernels.scale(64, 1.0))", LD_LIBRARY_PATH=torch_libraries())
     assert done.stdout == "64.5\n", done.stderr
     assert compiled(done) == 1
 
@@ -153,7 +154,7 @@ def test_module_of_the_jit_loader_is_lazy(build: Build, tmp_path: Path) -> None:
     out.mkdir(parents=True)
     report = build(project, "jit.py", out)
     assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in report, report
-    done = python(out, "import torch, _C; print(_C.scale(32, 1.0))")
+    done = python(out, "import _C; print(_C.scale(32, 1.0))", LD_LIBRARY_PATH=torch_libraries())
     assert done.stdout == "32.5\n", done.stderr
     assert compiled(done) == 1
 
@@ -161,7 +162,9 @@ def test_module_of_the_jit_loader_is_lazy(build: Build, tmp_path: Path) -> None:
 @needs_nvcc
 @pytest.mark.cuda
 @pytest.mark.parametrize("how", ["PYTORCH_NVCC", pytest.param("no-ninja", marks=pytest.mark.slow)])
-def test_cuda_extension_is_lazy_and_calls_reach_the_launcher(build: Build, tmp_path: Path, how: str) -> None:
+def test_cuda_extension_is_lazy_and_calls_reach_the_launcher(
+    build: Build, tmp_path: Path, cuda_stand_ins: Path, how: str
+) -> None:
     project = copy_project("torch_cuda_ext", tmp_path)
     (project / "how").write_text(how)
     found = CUDA.find(os.environ)
@@ -170,26 +173,16 @@ def test_cuda_extension_is_lazy_and_calls_reach_the_launcher(build: Build, tmp_p
     if how == "PYTORCH_NVCC":
         env["PYTORCH_NVCC"] = found.compiler[0]
     words: list[str | Path] = ["setup.py", "-q", "build_ext", "--inplace"]
-    libraries = [f"{found.home}/{d}" for d in ("lib64", "lib")]
+    libraries = [torch_libraries(), *(f"{found.home}/{d}" for d in ("lib64", "lib"))]
     if not has_cuda_torch():
-        sys.path.insert(0, str(EXAMPLE))
-        import stand_ins
-
-        stand_ins.make(tmp_path / "stand-ins")
-        libraries.insert(0, str(tmp_path / "stand-ins"))
-        words = [EXAMPLE / "as_cuda_torch.py", *words, "-L", tmp_path / "stand-ins"]
+        libraries.insert(0, str(cuda_stand_ins))
+        words = [EXAMPLE / "as_cuda_torch.py", *words, "-L", cuda_stand_ins]
     report = build(project, *words, toolchain="cuda", **env)
     assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in report, report
     run = {"LD_LIBRARY_PATH": os.pathsep.join(libraries), "LAZYCK_ARCHS": "80"}
-    code = "import torch, torch_cuda_ext; print(torch_cuda_ext.fill(7))"
+    code = "import torch_cuda_ext; print(torch_cuda_ext.fill(7))"
     first = python(project, code, **run)
     assert int(first.stdout) in (0, 35, 100), first.stderr  # success, no driver, or no device
     assert "compiled fill_7.host for 80" in first.stderr
     second = python(project, code, PATH="/nonexistent", **run)
     assert (second.stdout, said(second)) == (first.stdout, []), second.stderr
-
-
-def has_cuda_torch() -> bool:
-    import torch
-
-    return torch.version.cuda is not None

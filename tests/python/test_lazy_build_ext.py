@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cuda_machine import needs_nvcc
 from support import REPOSITORY, Lazyck
+from torch_libraries import torch_libraries
 
 from _lazyck.toolchains import CUDA
 from lazyck.setuptools import words
@@ -22,13 +23,13 @@ from pathlib import Path
 from setuptools import Extension, setup
 from lazyck.setuptools import build_ext
 sources = ["src/module.cpp", *sorted(map(str, Path("src/blob").glob("*.cpp")))]
-extension = Extension("kernels._C", sources, include_dirs=["src/include"])
+extension = Extension("kernels._C", sources, include_dirs=[str(Path("src/include").absolute())])
 setup(name="kernels", version="1.0", packages=["kernels"], ext_modules=[extension], cmdclass={"build_ext": build_ext})
 """
 TORCH = """
+from setuptools import setup
 from torch.utils.cpp_extension import CppExtension as Extension
-from lazyck.torch import BuildExtension
-build_ext = BuildExtension.with_options(use_ninja=False)
+from lazyck.torch import BuildExtension as build_ext
 """
 PYPROJECT_ALONE = """
 [build-system]
@@ -69,7 +70,8 @@ def run(*argv: str | Path, cwd: Path, status: int = 0, **env: str) -> subprocess
 
 def is_lazy(project: Path, where: Path | None = None) -> bool:
     """Return whether a call of the built module compiles its blob."""
-    called = run(sys.executable, "-c", CALL, cwd=project.parent, PYTHONPATH=str(where or project))
+    argv = (sys.executable, "-c", CALL)
+    called = run(*argv, cwd=project.parent, PYTHONPATH=str(where or project), LD_LIBRARY_PATH=torch_libraries())
     assert called.stdout == "128.5\n", called.stderr
     return "compiled scale_d64" in called.stderr
 
@@ -78,26 +80,17 @@ def is_lazy(project: Path, where: Path | None = None) -> bool:
 def test_a_build_is_lazy_unless_a_variable_says_no(project: Path, kind: str) -> None:
     if kind == "torch":
         imports = "from setuptools import Extension, setup\nfrom lazyck.setuptools import build_ext\n"
-        (project / "setup.py").write_text(SETUP.replace(imports, f"from setuptools import setup{TORCH}"))
+        assert imports in SETUP
+        (project / "setup.py").write_text(SETUP.replace(imports, TORCH))
     done = run(*BUILD, cwd=project)
     assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in done.stderr, done.stderr
+    assert bool(list(project.glob("build/temp.*/build.ninja"))) == (kind == "torch")
     assert is_lazy(project)
+    if kind == "torch":
+        shutil.rmtree(project / "build")  # ninja knows nothing of --force
     again = run(*BUILD, "--force", cwd=project, LAZYCK="0")
     assert "blobs" not in again.stderr
     assert not is_lazy(project)
-
-
-def test_torch_s_build_by_ninja_is_lazy(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    project = Path(shutil.copytree(REPOSITORY / "tests/projects/torch_ext", tmp_path / "torch_ext"))
-    text = (project / "setup.py").read_text()
-    old = "from torch.utils.cpp_extension import BuildExtension, CppExtension\n"
-    new = "from torch.utils.cpp_extension import CppExtension\nfrom lazyck.torch import BuildExtension\n"
-    assert old in text
-    (project / "setup.py").write_text(text.replace(old, new))
-    done = run(*BUILD, cwd=project)
-    assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in done.stderr, done.stderr
-    assert list(project.glob("build/temp.*/build.ninja"))
 
 
 CUDA_TORCH = f"""
@@ -112,7 +105,7 @@ from lazyck.torch import BuildExtension
 @needs_nvcc
 @needs_torch
 @pytest.mark.cuda
-def test_torch_s_cuda_extension_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_s_cuda_extension_is_lazy(tmp_path: Path, cuda_stand_ins: Path) -> None:
     project = Path(shutil.copytree(REPOSITORY / "tests/projects/torch_cuda_ext", tmp_path / "torch_cuda_ext"))
     text = (project / "setup.py").read_text()
     old = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
@@ -120,18 +113,16 @@ def test_torch_s_cuda_extension_is_lazy(tmp_path: Path, monkeypatch: pytest.Monk
     (project / "setup.py").write_text(
         text.replace(old, f"{CUDA_TORCH}from torch.utils.cpp_extension import CUDAExtension\n")
     )
-    (project / "how").write_text("by ninja")
-    monkeypatch.syspath_prepend(str(EXAMPLE))
-    import stand_ins
-
-    stand_ins.make(tmp_path / "stand-ins")
+    (project / "how").write_text("no-ninja")
     found = CUDA.find(os.environ)
     assert found is not None
-    words = (*BUILD, "-L", tmp_path / "stand-ins")
+    words = (*BUILD, "-L", cuda_stand_ins)
     done = run(*words, cwd=project, CUDA_HOME=found.home, TORCH_CUDA_ARCH_LIST="8.0")
     assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in done.stderr, done.stderr
-    libraries = os.pathsep.join([str(tmp_path / "stand-ins"), *(f"{found.home}/{d}" for d in ("lib64", "lib"))])
-    call = "import torch, torch_cuda_ext; print(torch_cuda_ext.fill(7))"
+    libraries = os.pathsep.join(
+        [str(cuda_stand_ins), torch_libraries(), *(f"{found.home}/{d}" for d in ("lib64", "lib"))]
+    )
+    call = "import torch_cuda_ext; print(torch_cuda_ext.fill(7))"
     called = run(sys.executable, "-c", call, cwd=project, LD_LIBRARY_PATH=libraries, LAZYCK_ARCHS="80")
     assert int(called.stdout) in (0, 35, 100), called  # success, no driver, or no device
     assert "compiled fill_7.host for 80" in called.stderr

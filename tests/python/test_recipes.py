@@ -72,7 +72,7 @@ def test_a_wheel_is_lazy_and_carries_its_bundle(recipe: str, tmp_path: Path) -> 
     assert [n for n in names if n.endswith("/manifest")]
     shutil.rmtree(made)
     site = tmp_path / "site"
-    run(*PIP, "install", *OFFLINE, "--target", site, wheel, cwd=tmp_path)
+    zipfile.ZipFile(wheel).extractall(site)
     check_lazy(site)
 
 

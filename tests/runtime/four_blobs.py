@@ -1,13 +1,17 @@
 """Sources of a library with four blobs, a program that calls any of them, and what tests of many
 processes need."""
 
+import functools
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from lazylib import LazyLibrary
+import pytest
+from lazylib import LazyLibrary, build_lazy_library
+from support import Machine
 
 HEADER = "#pragma once\nint one(int); int two(int); int three(int); int four(int); int call(int which, int x);\n"
 
@@ -45,6 +49,20 @@ int main(int argc, char** argv) {
 """
 
 
+def four_blob_libraries(factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[Machine], LazyLibrary]:
+    """Return a function that builds a library with the four blobs and its program "main", once for
+    each machine."""
+
+    @functools.cache
+    def build(machine: Machine) -> LazyLibrary:
+        where = factory.mktemp("four")
+        made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
+        made.program(CALLER)
+        return made
+
+    return build
+
+
 def slow_compiler(lib: LazyLibrary, before: str) -> None:
     """Make the compile step (not the link step) run the shell commands `before` first."""
     text = lib.compiler.read_text()
@@ -52,11 +70,12 @@ def slow_compiler(lib: LazyLibrary, before: str) -> None:
 
 
 def start(
-    lib: LazyLibrary, *blobs: int, env: Mapping[str, str] | None = None, name: str = "main"
+    lib: LazyLibrary, *words: int | str, env: Mapping[str, str] | None = None, name: str = "main"
 ) -> subprocess.Popen[str]:
-    """Start a process that calls `blobs`, in a process group of its own. Ctrl-C ends it even if a
-    shell started these tests in the background."""
-    argv = lib.words(lib.directory / name, *map(str, blobs))
+    """Start a process of a program with these arguments (of "main": the blobs that it calls), in a
+    process group of its own. Ctrl-C ends it even if a shell started these tests in the
+    background."""
+    argv = lib.words(lib.directory / name, *map(str, words))
     full = {**os.environ, **lib.env, **(env or {})}
     pipe = subprocess.PIPE
     return subprocess.Popen(

@@ -6,11 +6,13 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from filelock import FileLock
 from support import HERE, Machine
 
 from _lazyck import abi
@@ -42,13 +44,33 @@ def run(argv: Sequence[str | Path], **kwargs: object) -> subprocess.CompletedPro
     return done  # type: ignore[no-any-return]
 
 
+PROGRAM_FLAGS = ("-std=c++17", "-g", "-pthread")
+# These headers of the C++ library take most of the time of compiling a small program.
+_HEADERS = ("atomic", "chrono", "cstdio", "cstdlib", "stdexcept", "string", "thread", "vector")
+
+
+@cache
+def standard_headers(objects_dir: Path, command: tuple[str, ...]) -> Path:
+    """Return a header that has what tests' programs include, compiled by `command` once for all
+    tests that share `objects_dir`."""
+    directory = objects_dir / hashlib.sha256(repr(command).encode()).hexdigest()[:16]
+    directory.mkdir(parents=True, exist_ok=True)
+    header, compiled = directory / "standard.h", directory / "standard.h.gch"
+    with FileLock(directory / ".lock"):
+        if not compiled.exists():
+            header.write_text("".join(f"#include <{name}>\n" for name in _HEADERS))
+            run([*command, "-x", "c++-header", header, "-o", directory / "new"])
+            (directory / "new").replace(compiled)
+    return header
+
+
 _FUNCTIONS: dict[str, tuple[str, ...]] = {}
 
 
 def functions_of(source: Path, header: str, flags: Sequence[str], compiler: str = CXX) -> tuple[str, ...]:
     """Return the mangled names of the functions that `source` exports. `header` is the text that it
     includes."""
-    key = repr((source.read_text(), header, flags))
+    key = repr((source.read_text(), header, flags, compiler))
     if key not in _FUNCTIONS:
         _FUNCTIONS[key] = _functions_of(source, flags, compiler)
     return _FUNCTIONS[key]
@@ -75,6 +97,8 @@ class LazyLibrary:
     machine: Machine = HERE
     flags: tuple[str, ...] = ()  # also for its programs
     env: dict[str, str] = field(default_factory=dict)
+    objects_dir: Path | None = None
+    programs: dict[str, tuple[str, list[str]]] = field(default_factory=dict)  # text and command of each
 
     @property
     def cache(self) -> Path:
@@ -95,13 +119,20 @@ class LazyLibrary:
     def program(
         self, main: str, name: str = "main", flags: Sequence[str] = (), compiler: str = "", libs: Sequence[str] = ()
     ) -> Path:
-        """Build an executable from the source text `main` that links the library."""
+        """Build an executable from the source text `main` that links the library, unless it was
+        built before."""
         source = self.directory / f"{name}.cpp"
-        source.write_text(main)
         program = self.directory / name
         rpath = ["-Wl,-rpath," + str(self.directory)] if "," not in str(self.directory) else []
-        run([compiler or self.machine.cxx, "-std=c++17", "-g", *self.flags, *flags, "-I", self.directory, "-I", SOURCES,
-             source, "-o", program, self.library, *rpath, "-pthread", "-ldl", *libs])  # fmt: skip
+        words = [compiler or self.machine.cxx, *PROGRAM_FLAGS, *self.flags, *flags]
+        if self.objects_dir and not flags and not compiler:
+            words += ["-include", str(standard_headers(self.objects_dir, tuple(words)))]
+        words += ["-I", str(self.directory), "-I", str(SOURCES), str(source), "-o", str(program), str(self.library),
+                  *rpath, "-ldl", *libs]  # fmt: skip
+        if self.programs.get(name) != (main, words):
+            source.write_text(main)
+            run(words)
+            self.programs[name] = main, words
         return program
 
     def words(self, *argv: str | Path) -> list[str]:
@@ -119,6 +150,26 @@ class LazyLibrary:
         if done.returncode:  # pytest shows the output if the test fails
             print(f"exit status {done.returncode}: {' '.join(map(str, argv))}\n{done.stderr}")
         return done
+
+
+def as_new(lib: LazyLibrary) -> LazyLibrary:
+    """Return a library that tests share as it was when it was built: with its bundle and its
+    compiler, an empty cache and no compile counted. Its programs stay."""
+    kept = lib.directory / "kept"
+    bundle = lib.directory / "lazyck"
+    if kept.exists():
+        shutil.rmtree(bundle, ignore_errors=True)
+        shutil.copytree(kept, lib.directory, dirs_exist_ok=True)
+    else:
+        shutil.copytree(bundle, kept / bundle.name)
+        for compiler in lib.directory.iterdir():
+            if compiler.is_file() and compiler.read_bytes().startswith(b"#!"):
+                shutil.copy2(compiler, kept)
+    for noted in (lib.calls, *lib.directory.glob(f"{lib.compiler.name}.*")):  # `slow_compiler`
+        noted.unlink(missing_ok=True)
+    # What an earlier test has started and killed may still end: it finds another cache.
+    cache = Path(tempfile.mkdtemp(prefix="cache-", dir=lib.directory)) / "cache"
+    return replace(lib, env={**lib.env, abi.ENV_CACHE_DIR: str(cache)})
 
 
 def counting_compiler(path: Path, calls: Path, compiler: str) -> None:
@@ -176,7 +227,7 @@ def build_lazy_library(
     compiler = compiler or machine.cxx
     flags = (*machine.flags, *flags)
     if machine.flags:
-        runtime_flags = (*machine.flags, "-g1", "-O0", *runtime_flags)
+        runtime_flags = (*machine.flags, "-O0", *runtime_flags)
     root = directory / "lazyck"
     src = f"{name}/tree" if sealed else "src"
     (root / src).mkdir(parents=True)
@@ -238,4 +289,4 @@ def build_lazy_library(
          f"-Wl,-soname,{library.name}", "-pthread", "-ldl"], cwd=directory)  # fmt: skip
     cache_dir = directory / "cache"
     env_of_calls = {abi.ENV_CACHE_DIR: str(cache_dir), **machine.env}
-    return LazyLibrary(directory, library, manifest, script, calls, machine, tuple(flags), env_of_calls)
+    return LazyLibrary(directory, library, manifest, script, calls, machine, tuple(flags), env_of_calls, objects_dir)

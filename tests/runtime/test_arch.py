@@ -1,12 +1,14 @@
 """Test that blobs are compiled for the device that is present. Stand-ins for the HIP and CUDA
 libraries answer here."""
 
+import functools
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run
+from lazylib import CLANG, CXX, SOURCES, LazyLibrary, as_new, build_lazy_library, run
 from support import REPOSITORY
 
 from _lazyck import abi
@@ -51,18 +53,29 @@ extern "C" int cudaDeviceGetAttribute(int* v, int a, int) {
 """
 
 
-def build(where: Path, objects_dir: Path, toolchain: str, device: str, status: int, archs: list[str]) -> LazyLibrary:
-    where.mkdir(exist_ok=True)
-    (where / "device.cpp").write_text(f"#define STATUS {status}\n{device}")
-    run([CXX, "-shared", "-fPIC", where / "device.cpp", "-o", where / "libdevice.so"])
-    flag = f"-DARCH=0x{abi.PH_ARCH.replace('gfx', '')}"
-    lib = build_lazy_library(
-        where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, toolchain=toolchain,
-        arch_flags=(f"-DFOR_{abi.PH_ARCH}", "-DARCH=7" if not archs else flag.replace(abi.PH_ARCH, "1")),
-        archs=archs, link_flags=["-Wl,--no-as-needed", "-L.", "-ldevice", "-Wl,-rpath,$ORIGIN"],
-    )  # fmt: skip
-    lib.program(PROGRAM, libs=[f"-Wl,-rpath-link,{where}"])
-    return lib
+Build = Callable[[str, str, int, Sequence[str]], LazyLibrary]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Build:
+    """Return a function that makes a library for a toolchain, a device and its status, and the
+    archs that were built. Tests share the libraries."""
+
+    @functools.cache
+    def once(toolchain: str, device: str, status: int, archs: tuple[str, ...]) -> LazyLibrary:
+        where = tmp_path_factory.mktemp("arch")
+        (where / "device.cpp").write_text(f"#define STATUS {status}\n{device}")
+        run([CXX, "-shared", "-fPIC", where / "device.cpp", "-o", where / "libdevice.so"])
+        flag = f"-DARCH=0x{abi.PH_ARCH.replace('gfx', '')}"
+        lib = build_lazy_library(
+            where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, toolchain=toolchain,
+            arch_flags=(f"-DFOR_{abi.PH_ARCH}", "-DARCH=7" if not archs else flag.replace(abi.PH_ARCH, "1")),
+            archs=archs, link_flags=["-Wl,--no-as-needed", "-L.", "-ldevice", "-Wl,-rpath,$ORIGIN"],
+        )  # fmt: skip
+        lib.program(PROGRAM, libs=[f"-Wl,-rpath-link,{where}"])
+        return lib
+
+    return lambda toolchain, device, status, archs: as_new(once(toolchain, device, status, tuple(archs)))
 
 
 def arch_directories(lib: LazyLibrary) -> list[str]:
@@ -77,11 +90,9 @@ def arch_directories(lib: LazyLibrary) -> list[str]:
         ("cuda", CUDA, ["80", "90"], "90"),
     ],
 )
-def test_present_device_decides(
-    tmp_path: Path, objects_dir: Path, toolchain: str, device: str, built: list[str], expected: str
-) -> None:
-    lib = build(tmp_path, objects_dir, toolchain, device, 0, built)
-    done = lib.call(tmp_path / "main")
+def test_present_device_decides(build: Build, toolchain: str, device: str, built: list[str], expected: str) -> None:
+    lib = build(toolchain, device, 0, built)
+    done = lib.call(lib.directory / "main")
     assert done.stdout == "1 1\n", done
     assert arch_directories(lib) == [expected]
     commands = [line for line in lib.calls.read_text().splitlines() if " -c " in line]
@@ -104,35 +115,37 @@ def test_present_device_decides(
     ],
 )
 def test_a_device_keeps_what_the_build_chose_of_its_kind(
-    tmp_path: Path, objects_dir: Path, built: list[str], expected: dict[str, str]
+    build: Build, tmp_path: Path, built: list[str], expected: dict[str, str]
 ) -> None:
-    lib = build(tmp_path, objects_dir, "cuda", CUDA, 0, built)
+    lib = build("cuda", CUDA, 0, built)
     for capability, arch in expected.items():
-        lib.call(tmp_path / "main", env={"TEST_CAPABILITY": capability, "LAZYCK_CACHE_DIR": str(tmp_path / capability)})
+        lib.call(
+            lib.directory / "main", env={"TEST_CAPABILITY": capability, "LAZYCK_CACHE_DIR": str(tmp_path / capability)}
+        )
         made = {p.name.partition("-")[0] for p in (tmp_path / capability).glob("v1/demo/*")}
         assert made == {arch}, capability
 
 
-def test_an_arch_that_the_compiler_does_not_know_is_said_so(tmp_path: Path, objects_dir: Path) -> None:
-    lib = build(tmp_path, objects_dir, "cuda", CUDA, 0, ["80"])
-    source = next(tmp_path.rglob("arch.cpp"))
+def test_an_arch_that_the_compiler_does_not_know_is_said_so(build: Build) -> None:
+    lib = build("cuda", CUDA, 0, ["80"])
+    source = lib.directory / "lazyck/src/arch.cpp"
     source.write_text("#error Unsupported gpu architecture 'compute_130'\n")
-    done = lib.call(tmp_path / "main", env={"TEST_CAPABILITY": "130"})
+    done = lib.call(lib.directory / "main", env={"TEST_CAPABILITY": "130"})
     assert done.returncode == 3
     assert "does not know the arch 130" in done.stdout and "LAZYCK_ARCHS" in done.stdout
 
 
-def test_without_answer_the_builds_archs_make_one_entry(tmp_path: Path, objects_dir: Path) -> None:
-    lib = build(tmp_path, objects_dir, "rocm", HIP_R0600, 100, ["gfx950", "gfx942"])
-    assert lib.call(tmp_path / "main").stdout == "1 1\n"
+def test_without_answer_the_builds_archs_make_one_entry(build: Build) -> None:
+    lib = build("rocm", HIP_R0600, 100, ["gfx950", "gfx942"])
+    assert lib.call(lib.directory / "main").stdout == "1 1\n"
     assert arch_directories(lib) == ["gfx942+gfx950"]
     assert "-DFOR_gfx942" in lib.calls.read_text()
     assert "-DFOR_gfx950" in lib.calls.read_text()
 
 
-def test_environment_overrides_the_device(tmp_path: Path, objects_dir: Path, rt_tool: Path) -> None:
-    lib = build(tmp_path, objects_dir, "rocm", HIP_R0600, 0, ["gfx942"])
-    assert lib.call(tmp_path / "main", env={"LAZYCK_ARCHS": "gfx1030;gfx90a:xnack-, gfx1030"}).stdout == "1 1\n"
+def test_environment_overrides_the_device(build: Build, rt_tool: Path) -> None:
+    lib = build("rocm", HIP_R0600, 0, ["gfx942"])
+    assert lib.call(lib.directory / "main", env={"LAZYCK_ARCHS": "gfx1030;gfx90a:xnack-, gfx1030"}).stdout == "1 1\n"
     assert arch_directories(lib) == ["gfx1030+gfx90a"]
     # The tool agrees when it is given these archs, and asks no device.
     done = lib.call(rt_tool, "status", "--from", lib.library, "--arch", "gfx90a", "--arch", "gfx1030")
@@ -140,9 +153,9 @@ def test_environment_overrides_the_device(tmp_path: Path, objects_dir: Path, rt_
     assert lib.call(rt_tool, "status", "--from", lib.library).stdout.count('"arch": "gfx942"') == 2
 
 
-def test_nothing_says_an_arch(tmp_path: Path, objects_dir: Path) -> None:
-    lib = build(tmp_path, objects_dir, "rocm", HIP_R0600, 100, [])
-    done = lib.call(tmp_path / "main")
+def test_nothing_says_an_arch(build: Build) -> None:
+    lib = build("rocm", HIP_R0600, 100, [])
+    done = lib.call(lib.directory / "main")
     assert done.returncode == 3
     assert "LAZYCK_ARCHS" in done.stdout
 
@@ -189,18 +202,20 @@ void* UPPERStream::stream() const { return own.handle(); }
 )
 @pytest.mark.parametrize("captured", ["0", "77", "906"])
 def test_first_call_during_a_capture_is_an_error_that_names_blob_and_prebuild(
-    tmp_path: Path, objects_dir: Path, toolchain: str, device: str, function: str, names: tuple[str, str], captured: str
+    build: Build, toolchain: str, device: str, function: str, names: tuple[str, str], captured: str
 ) -> None:
     torch = TORCH.replace("LOWER", names[0]).replace("UPPER", names[1]).replace("ID", "77")
-    lib = build(tmp_path, objects_dir, toolchain, device + CAPTURES.replace("FUNCTION", function) + torch, 0, ["90"])
-    done = lib.call(tmp_path / "main", env={"TEST_CAPTURED": captured})
+    lib = build(toolchain, device + CAPTURES.replace("FUNCTION", function) + torch, 0, ["90"])
+    done = lib.call(lib.directory / "main", env={"TEST_CAPTURED": captured})
     assert done.returncode == 3
     runtime = {"cuda": "CUDA", "rocm": "HIP"}[toolchain]
     assert f"blob 'other' is called for the first time while a {runtime} stream is being captured" in done.stdout
     assert f"lazyck prebuild build --manifest {lib.library} other" in done.stdout
     assert not lib.entries()
-    assert lib.call(tmp_path / "main").returncode == 0
-    assert lib.call(tmp_path / "main", env={"TEST_CAPTURED": "5"}).returncode == 0, "a stream of which nobody knows"
+    assert lib.call(lib.directory / "main").returncode == 0
+    assert lib.call(lib.directory / "main", env={"TEST_CAPTURED": "5"}).returncode == 0, (
+        "a stream of which nobody knows"
+    )
 
 
 CAPTURING = r"""
@@ -212,25 +227,42 @@ int main() { std::puts(lazyck::rt::capturing_runtime("rocm").c_str()); }
 """
 
 
+STREAM = 0x7123456789AB  # both halves matter
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that compiles PyTorch's or the runtime's half of this with a compiler at a
+    level."""
+
+    @functools.cache
+    def compile_half(name: str, compiler: str, level: str) -> Path:
+        where = tmp_path_factory.mktemp(name)
+        if name == "torch":
+            torch = TORCH.replace("LOWER", "cuda").replace("UPPER", "CUDA").replace("ID", str(STREAM))
+            (where / "torch.cpp").write_text(CAPTURES.replace("FUNCTION", "hipStreamIsCapturing") + torch)
+            run([compiler, level, "-shared", "-fPIC", where / "torch.cpp", "-o", where / "libtorch.so"])
+            return where / "libtorch.so"
+        (where / "main.cpp").write_text(CAPTURING + f'#include "{SOURCES / "platform/gpu.cpp"}"\n')
+        (where / "lazyck_abi.h").write_text(abi.render_header())
+        include = ["-iquote", SOURCES, "-iquote", SOURCES / "platform", "-iquote", where]
+        run([compiler, *CXX_FLAGS, level, *include, "-c", where / "main.cpp", "-o", where / "main.o"])
+        return where / "main.o"
+
+    return compile_half
+
+
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
 @pytest.mark.parametrize("torch_by", [CXX, CLANG])
 @pytest.mark.parametrize("runtime_by", [CXX, CLANG])
 def test_pytorch_s_stream_comes_back_whole(
-    tmp_path: Path, runtime_by: str | None, torch_by: str | None, level: str
+    half: Callable[..., Path], tmp_path: Path, runtime_by: str | None, torch_by: str | None, level: str
 ) -> None:
     if runtime_by is None or torch_by is None:
         pytest.skip("needs clang++")
-    number = 0x7123456789AB  # both halves matter
-    torch = TORCH.replace("LOWER", "cuda").replace("UPPER", "CUDA").replace("ID", str(number))
-    (tmp_path / "torch.cpp").write_text(CAPTURES.replace("FUNCTION", "hipStreamIsCapturing") + torch)
-    run([torch_by, level, "-shared", "-fPIC", tmp_path / "torch.cpp", "-o", tmp_path / "libtorch.so"])
-    (tmp_path / "main.cpp").write_text(CAPTURING)
-    (tmp_path / "lazyck_abi.h").write_text(abi.render_header())
-    sources = [tmp_path / "main.cpp", SOURCES / "platform/gpu.cpp"]
-    program = tmp_path / "main"
-    run([runtime_by, *CXX_FLAGS, level, "-iquote", SOURCES, "-iquote", tmp_path, *sources, "-o", program,
-         "-Wl,--no-as-needed", tmp_path / "libtorch.so", f"-Wl,-rpath,{tmp_path}", "-ldl"])  # fmt: skip
-    for captured, expected in ((number, "HIP\n"), (number & 0xFFFFFFFF, "\n"), (5, "\n")):
+    torch, main, program = half("torch", torch_by, level), half("main", runtime_by, level), tmp_path / "main"
+    run([runtime_by, main, "-o", program, "-Wl,--no-as-needed", torch, f"-Wl,-rpath,{torch.parent}", "-ldl"])
+    for captured, expected in ((STREAM, "HIP\n"), (STREAM & 0xFFFFFFFF, "\n"), (5, "\n")):
         assert run([program], env={**os.environ, "TEST_CAPTURED": str(captured)}).stdout == expected
 
 
@@ -292,16 +324,16 @@ int main(int, char** argv) {
     ids=["hip", "cuda", "driver"],
 )
 def test_what_is_made_ready_in_the_background_is_for_the_device_of_whoever_asked(
-    tmp_path: Path, objects_dir: Path, toolchain: str, device: str, expected: str, way: str
+    build: Build, tmp_path: Path, toolchain: str, device: str, expected: str, way: str
 ) -> None:
-    lib = build(tmp_path, objects_dir, toolchain, device, 0, ["90"])
-    main = lib.program(PREFETCHING, "prefetching", libs=["-L" + str(tmp_path), "-ldevice"])
+    lib = build(toolchain, device, 0, ["90"])
+    main = lib.program(PREFETCHING, "prefetching", libs=["-L" + str(lib.directory), "-ldevice"])
     profile = tmp_path / "profile"
     profile.write_text("# lazyck profile 1: \n")
     env = {"LAZYCK_JOBS": "4", "LAZYCK_MEM_PER_JOB": "1M"}
     if way in ("profile", "neighbours"):
         recorded = lib.call(
-            tmp_path / "main", env={"LAZYCK_RECORD": str(profile), "LAZYCK_CACHE_DIR": str(tmp_path / "r")}
+            lib.directory / "main", env={"LAZYCK_RECORD": str(profile), "LAZYCK_CACHE_DIR": str(tmp_path / "r")}
         )
         assert recorded.returncode == 0, recorded
         env["LAZYCK_PREFETCH" if way == "profile" else "LAZYCK_SPECULATE"] = str(profile)
@@ -348,25 +380,23 @@ CUDA_CASES = [
     ],
 )
 def test_a_blob_has_code_for_all_devices_of_the_process_that_the_build_has_code_for(
-    tmp_path: Path, objects_dir: Path, toolchain: str, device: str, built: list[str], current: str, expected: str
+    build: Build, toolchain: str, device: str, built: list[str], current: str, expected: str
 ) -> None:
-    lib = build(tmp_path, objects_dir, toolchain, device, 0, built)
-    done = lib.call(lib.program(SINGLE, "single", libs=["-L" + str(tmp_path), "-ldevice"]), current)
+    lib = build(toolchain, device, 0, built)
+    done = lib.call(lib.program(SINGLE, "single", libs=["-L" + str(lib.directory), "-ldevice"]), current)
     assert done.returncode == 0, done
     assert arch_directories(lib) == [expected]
 
 
-def test_the_command_that_a_forbidden_compile_prints_makes_the_entry_for_all_devices(
-    tmp_path: Path, objects_dir: Path
-) -> None:
-    lib = build(tmp_path, objects_dir, "cuda", TWO_CUDA, 0, ["80", "90"])
+def test_the_command_that_a_forbidden_compile_prints_makes_the_entry_for_all_devices(build: Build) -> None:
+    lib = build("cuda", TWO_CUDA, 0, ["80", "90"])
     env = {"LAZYCK_JIT": "off", "PYTHONPATH": str(REPOSITORY)}
-    refused = lib.call(tmp_path / "main", env=env)
+    refused = lib.call(lib.directory / "main", env=env)
     assert refused.returncode == 3
     for _ in range(2):  # one for each blob
-        line = lib.call(tmp_path / "main", env=env).stdout.partition("to build it: ")[2]
+        line = lib.call(lib.directory / "main", env=env).stdout.partition("to build it: ")[2]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         pasted = lib.call("sh", "-c", line, env={**env, "PATH": path, "LAZYCK_CACHE_DIR": ""})
         assert pasted.returncode == 0, line + pasted.stderr
-    assert lib.call(tmp_path / "main", env=env).stdout == "1 1\n"
+    assert lib.call(lib.directory / "main", env=env).stdout == "1 1\n"
     assert arch_directories(lib) == ["80+90"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
+from lazylib import CXX, SOURCES, LazyLibrary, as_new, build_lazy_library, run, runtime_objects
 
 from _lazyck import abi
 from _lazyck.postbuild.bundle import deploy
@@ -28,10 +28,15 @@ SYMBOLS = {"one": ("_Z3onei",), "two": ("_Z3twoi",), "bad": ("_Z3badi",)}
 MAIN = '#include "demo.h"\nint use(int x) { return one(x) + two(x) + bad(x); }\n'
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyLibrary:
+    where = tmp_path_factory.mktemp("guest")
+    return build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+
+
 @pytest.fixture
-def lib(tmp_path: Path, objects_dir: Path) -> LazyLibrary:
-    (tmp_path / "lib").mkdir()
-    return build_lazy_library(tmp_path / "lib", objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS)
+def lib(shared: LazyLibrary) -> LazyLibrary:
+    return as_new(shared)
 
 
 def program(lib: LazyLibrary, body: str, includes: str = "", libs: tuple[str, ...] = ()) -> Path:
@@ -61,7 +66,10 @@ def before_compile(lib: LazyLibrary, shell: str) -> None:
 
 
 def test_compile_keeps_none_of_the_programs_descriptors_open(lib: LazyLibrary, tmp_path: Path) -> None:
-    before_compile(lib, f"ls -l /proc/$$/fd > {tmp_path}/fds; touch {tmp_path}/go; sleep 3")
+    before_compile(
+        lib,
+        f"ls -l /proc/$$/fd > {tmp_path}/fds; touch {tmp_path}/go; while [ ! -e {tmp_path}/seen ]; do sleep 0.02; done",
+    )
     main = program(
         lib,
         r"""
@@ -78,12 +86,13 @@ def test_compile_keeps_none_of_the_programs_descriptors_open(lib: LazyLibrary, t
                 std::printf("%d", poll(&wanted, 1, 1500));
             }
             std::puts("");
+            close(open(argv[2], O_CREAT | O_WRONLY, 0600));
             caller.join();
         }
         """,
         "sys/socket.h poll.h",
     )
-    done = lib.call(main, tmp_path / "go")
+    done = lib.call(main, tmp_path / "go", tmp_path / "seen")
     assert done.stdout == "11\n", done
     listing = (tmp_path / "fds").read_text()
     assert "/cxx" in listing and "socket:" not in listing, listing
@@ -153,17 +162,24 @@ def test_system_without_dev_null_compiles(lib: LazyLibrary) -> None:
     assert done.stdout == "2\n", done
 
 
-@pytest.mark.parametrize("part", [".", "", "bin", "./bin"])
-def test_relative_part_of_path_decides_nothing(tmp_path: Path, objects_dir: Path, part: str) -> None:
-    (tmp_path / "lib").mkdir()
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> LazyLibrary:
+    """Build a library whose sources are one archive, as `lazyck` deploys it."""
     blobs = {"one": BLOBS["one"]}
     steps = ("g++", "-std=c++17", "-fPIC", "-I", f"{abi.PH_ROOT}/demo/tree", "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT)
     lib = build_lazy_library(
-        tmp_path / "lib", objects_dir, blobs, '#include "demo.h"\nint use(int x) { return one(x); }\n', header=HEADER,
+        tmp_path_factory.mktemp("deployed"), objects_dir, blobs,
+        '#include "demo.h"\nint use(int x) { return one(x); }\n', header=HEADER,
         symbols={"one": SYMBOLS["one"]}, sealed=True, compile_words=steps,
     )  # fmt: skip
     own = lib.directory / "lazyck" / "demo"
     deploy(own, own)
+    return lib
+
+
+@pytest.mark.parametrize("part", [".", "", "bin", "./bin"])
+def test_relative_part_of_path_decides_nothing(deployed: LazyLibrary, tmp_path: Path, part: str) -> None:
+    lib = as_new(deployed)
     main = program(
         lib,
         r"""

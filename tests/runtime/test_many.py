@@ -11,13 +11,12 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, all_want_all, slow_compiler, start, until
-from lazylib import LazyLibrary, build_lazy_library
+from four_blobs import CALLER, NAMES, all_want_all, four_blob_libraries, slow_compiler, start, until
+from lazylib import LazyLibrary, as_new, build_lazy_library
 from support import Machine, on_each_machine, on_each_machine_with_sanitizers, with_sanitizers
 
 from _lazyck import abi
@@ -27,13 +26,14 @@ from _lazyck import abi
 NAP = f"7777{os.getpid()}"
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[Machine], LazyLibrary]:
+    return four_blob_libraries(tmp_path_factory, objects_dir)
+
+
 @pytest.fixture
-def lib(tmp_path: Path, objects_dir: Path, machine: Machine) -> LazyLibrary:
-    where = tmp_path / "lib"
-    where.mkdir()
-    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
-    made.program(CALLER)
-    return made
+def lib(shared: Callable[[Machine], LazyLibrary], machine: Machine) -> LazyLibrary:
+    return as_new(shared(machine))
 
 
 def open_files(pid: int) -> set[str]:
@@ -55,6 +55,15 @@ def is_running(marker: str) -> bool:
         except OSError:
             continue
     return False
+
+
+# These shell commands wait until the test calls `go`.
+UNTIL_GO = 'while [ ! -e "$0.go" ]; do sleep 0.02; done'
+
+
+def go(lib: LazyLibrary) -> None:
+    """Let compilers go on that wait (`UNTIL_GO`)."""
+    lib.compiler.with_name(f"{lib.compiler.name}.go").touch()
 
 
 def works(lib: LazyLibrary) -> None:
@@ -85,7 +94,7 @@ def test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib: La
 
 @on_each_machine_with_sanitizers
 def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: LazyLibrary) -> None:
-    slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 6; }')
+    slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; {UNTIL_GO}; }}')
     holder = start(lib, 1, env={"RANK": "7"})
     until(lambda: lib.compiles("one") == 1)
     waiter = start(lib, 1, env={abi.ENV_LOCK_TIMEOUT: "0.5", abi.ENV_LOG_FORMAT: "json"})
@@ -96,6 +105,7 @@ def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: L
     assert "compiling it here too" in wait["message"]
     assert (wait["blob"], wait["outcome"], wait["seconds"] >= 0.5) == ("one", "gave_up", True)
     assert lib.compiles("one") == 2
+    go(lib)
     assert holder.communicate(timeout=60) and holder.returncode == 0
     works(lib)
 
@@ -123,8 +133,8 @@ def test_a_stopped_process_does_not_keep_its_compile_slot_for_ever(lib: LazyLibr
 
 def test_in_the_place_of_a_slot_that_is_passed_over_there_is_one_more(lib: LazyLibrary) -> None:
     # A compile is far shorter than the patience, so that nobody's own slot is passed over.
-    slow_compiler(lib, 'echo begin >> "$0.order"; sleep 0.3; echo end >> "$0.order"; : ')
-    env = {abi.ENV_JOBS: "1", abi.ENV_LOCK_TIMEOUT: "5"}
+    slow_compiler(lib, 'echo begin >> "$0.order"; sleep 0.1; echo end >> "$0.order"; : ')
+    env = {abi.ENV_JOBS: "1", abi.ENV_LOCK_TIMEOUT: "3"}
     slots = lib.cache / ".slots" / platform.node()
     slots.mkdir(parents=True, mode=0o700)
     for path in (lib.cache, lib.cache / ".slots"):
@@ -181,7 +191,8 @@ def test_a_killed_holder_takes_its_compiler_along_and_the_waiter_goes_on(lib: La
     holder = start(lib, 1)
     until(lambda: is_running(f"{NAP}.1"))
     waiter = start(lib, 1)
-    time.sleep(0.3)
+    (lock,) = (lib.cache / ".locks").glob("one-*.lock")
+    until(lambda: str(lock) in open_files(waiter.pid))
     os.kill(holder.pid, signal.SIGKILL)
     holder.communicate()
     assert waiter.communicate(timeout=60) and waiter.returncode == 0
@@ -194,13 +205,12 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibra
     lib.program(
         r"""
     #include "demo.h"
-    #include <chrono>
     #include <cstdio>
     #include <thread>
     #include <unistd.h>
-    int main() {
+    int main(int, char** argv) {
         std::thread caller([] { call(1, 1); });
-        std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+        while (access(argv[1], F_OK) != 0) usleep(10000);
         const pid_t child = fork();
         if (child == 0) { sleep(60); _exit(0); }
         std::printf("%d\n", child);
@@ -208,10 +218,10 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_killed_holder(lib: LazyLibra
         caller.join();
     }
     """,
-        "forks",
+        "forks_and_stays",
     )
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; exec sleep {NAP}.2; }}')
-    holder = start(lib, name="forks")
+    holder = start(lib, f"{lib.compiler}.first", name="forks_and_stays")
     assert holder.stdout is not None
     child = int(holder.stdout.readline())
     os.kill(holder.pid, signal.SIGKILL)
@@ -233,16 +243,19 @@ def test_a_child_forked_while_all_slots_are_taken_compiles_when_they_are_free(li
     lib.program(
         r"""
     #include "demo.h"
-    #include <chrono>
+    #include <fcntl.h>
     #include <sys/wait.h>
     #include <thread>
     #include <unistd.h>
-    int main() {
+    int main(int, char** argv) {
         std::thread one([] { call(1, 1); });
         std::thread two([] { call(2, 1); });
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        while (access(argv[1], F_OK) != 0) usleep(10000);
+        usleep(100 * 1000);  // the other thread waits by then
         const pid_t child = fork();
         if (child == 0) _exit(call(1, 1) == 2 && call(2, 1) == 3 && call(3, 1) == 4 ? 0 : 1);
+        usleep(100 * 1000);  // and the child, too
+        close(open(argv[2], O_CREAT | O_WRONLY, 0600));
         int status = 1;
         waitpid(child, &status, 0);
         one.join();
@@ -252,8 +265,8 @@ def test_a_child_forked_while_all_slots_are_taken_compiles_when_they_are_free(li
     """,
         "forks",
     )
-    slow_compiler(lib, "sleep 1")
-    running = start(lib, name="forks", env={abi.ENV_JOBS: "1"})
+    slow_compiler(lib, f': > "$0.first"; {UNTIL_GO}')
+    running = start(lib, f"{lib.compiler}.first", f"{lib.compiler}.go", name="forks", env={abi.ENV_JOBS: "1"})
     said = running.communicate(timeout=60)[1]
     assert running.returncode == 0, said
     assert [lib.compiles(n) for n in NAMES] == [1, 1, 1, 1]
@@ -262,12 +275,11 @@ def test_a_child_forked_while_all_slots_are_taken_compiles_when_they_are_free(li
 # -- slots -----------------------------------------------------------------------------------------
 
 
-def most_at_a_time(lib: LazyLibrary, env: Mapping[str, str]) -> int:
-    """Let four processes compile a blob each. Return the largest number of compilers that ran at
-    the same time."""
-    log = lib.directory / "running"
-    note = f'echo "+" >> {shlex.quote(str(log))}; sleep 0.6; echo "-" >> {shlex.quote(str(log))}'
-    slow_compiler(lib, note)
+def most_at_a_time(lib: LazyLibrary, env: Mapping[str, str], meanwhile: str = "sleep 0.3") -> int:
+    """Let four processes compile a blob each, and each compiler run the shell commands `meanwhile`.
+    Return the largest number of compilers that ran at the same time."""
+    log = lib.compiler.with_name("cxx.log")
+    slow_compiler(lib, f'echo "+" >> "$0.log"; {meanwhile}; echo "-" >> "$0.log"')
     running = [start(lib, i, env=env) for i in (1, 2, 3, 4)]
     said = [p.communicate(timeout=120)[1] for p in running]
     assert [p.returncode for p in running] == [0] * 4, said
@@ -284,7 +296,8 @@ def test_processes_share_the_jobs_of_the_host(lib: LazyLibrary) -> None:
 
 
 def test_processes_with_more_jobs_compile_at_the_same_time(lib: LazyLibrary) -> None:
-    assert most_at_a_time(lib, {abi.ENV_JOBS: "4", abi.ENV_MEM_PER_JOB: "0"}) > 1
+    until_two = 'for i in $(seq 600); do [ "$(grep -c + "$0.log")" -gt 1 ] && break; sleep 0.05; done'
+    assert most_at_a_time(lib, {abi.ENV_JOBS: "4", abi.ENV_MEM_PER_JOB: "0"}, until_two) > 1
 
 
 def test_compiles_that_do_not_fit_into_memory_run_one_after_the_other(lib: LazyLibrary) -> None:
@@ -327,7 +340,7 @@ def test_what_a_compile_took_is_the_next_one_s_reservation(lib: LazyLibrary) -> 
     assert 300 << 10 < int(peak) < 600 << 10
     for entry in lib.entries():
         entry.unlink()
-    slow_compiler(lib, "sleep 1.5")
+    slow_compiler(lib, UNTIL_GO)
     again = start(lib, 1)
     slot = lib.cache / ".slots"
     until(
@@ -335,6 +348,7 @@ def test_what_a_compile_took_is_the_next_one_s_reservation(lib: LazyLibrary) -> 
             f.read_text().split()[0] == str(int(peak) + int(peak) // 5) for f in slot.glob("*/slot-*") if f.read_text()
         )
     )
+    go(lib)
     said = again.communicate(timeout=60)[1]
     assert "compiling one for" in said and "(about " in said
 
@@ -363,9 +377,9 @@ def test_a_compiler_that_is_always_killed_is_started_twice_by_a_call(lib: LazyLi
 @with_sanitizers
 def test_a_compiler_that_hangs_is_killed_with_all_that_it_started(lib: LazyLibrary) -> None:
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; echo begun; sleep {NAP}.3 & sleep {NAP}.3; }}')
-    done = lib.call(lib.directory / "main", "1", env={abi.ENV_COMPILE_TIMEOUT: "1"})
+    done = lib.call(lib.directory / "main", "1", env={abi.ENV_COMPILE_TIMEOUT: "0.5"})
     assert done.returncode == 3
-    assert f"took longer than 1.0 s ({abi.ENV_COMPILE_TIMEOUT}) and was killed" in done.stdout
+    assert f"took longer than 0.5 s ({abi.ENV_COMPILE_TIMEOUT}) and was killed" in done.stdout
     log = re.search(r"log: (\S+)", done.stdout)
     assert log and "begun" in Path(log[1]).read_text()
     until(lambda: not is_running(f"{NAP}.3"), 5)
@@ -454,10 +468,10 @@ def test_a_cancelled_thread_finishes_its_compile(lib: LazyLibrary) -> None:
     #include <pthread.h>
     #include <unistd.h>
     static void* work(void*) { call(1, 1); pthread_testcancel(); return nullptr; }
-    int main() {
+    int main(int, char** argv) {
         pthread_t thread;
         pthread_create(&thread, nullptr, work, nullptr);
-        usleep(300 * 1000);
+        while (access(argv[1], F_OK) != 0) usleep(10000);
         pthread_cancel(thread);
         void* result = nullptr;
         pthread_join(thread, &result);
@@ -466,8 +480,8 @@ def test_a_cancelled_thread_finishes_its_compile(lib: LazyLibrary) -> None:
     """,
         "cancels",
     )
-    slow_compiler(lib, "sleep 1")
-    done = lib.call(lib.directory / "cancels")
+    slow_compiler(lib, ': > "$0.first"; sleep 0.2')
+    done = lib.call(lib.directory / "cancels", f"{lib.compiler}.first")
     assert done.returncode == 0, done
     assert lib.compiles("one") == 1
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, LazyLibrary, build_lazy_library, run
+from lazylib import CXX, LazyLibrary, as_new, build_lazy_library, run
 from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from _lazyck import abi
@@ -24,11 +24,9 @@ int main() { return getauxval(AT_SECURE) ? 0 : 9; }
 
 
 @pytest.fixture
-def public() -> Iterator[Path]:
-    """Make a directory that other users can read, because pytest's own are closed to them."""
-    with tempfile.TemporaryDirectory(prefix="lazyck-test-") as path:
-        Path(path).chmod(0o755)
-        yield Path(path)
+def public(lib: LazyLibrary) -> Path:
+    """Return the directory of the library, which other users can read."""
+    return lib.directory.parent
 
 
 def as_caller(*argv: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -37,20 +35,46 @@ def as_caller(*argv: str | Path, **env: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(words, env=full, cwd="/", capture_output=True, text=True, timeout=120)
 
 
-@pytest.fixture
-def lib(public: Path, objects_dir: Path) -> Iterator[LazyLibrary]:
+@pytest.fixture(scope="module")
+def plain(objects_dir: Path) -> Iterator[LazyLibrary]:
     """Build a library with a setuid-root program. Its cache in root's home is removed
     afterwards."""
-    yield from setuid_library(public, objects_dir, sealed=False)
+    yield from setuid_library(objects_dir, sealed=False)
+
+
+@pytest.fixture(scope="module")
+def deployed(objects_dir: Path) -> Iterator[LazyLibrary]:
+    """Build the library and program with a bundle as `lazyck build` makes it."""
+    yield from setuid_library(objects_dir, sealed=True)
 
 
 @pytest.fixture
-def sealed(public: Path, objects_dir: Path) -> Iterator[LazyLibrary]:
-    """Build the library and program with a bundle as `lazyck build` makes it."""
-    yield from setuid_library(public, objects_dir, sealed=True)
+def lib(plain: LazyLibrary) -> LazyLibrary:
+    return unused(plain)
 
 
-def setuid_library(public: Path, objects_dir: Path, sealed: bool) -> Iterator[LazyLibrary]:
+@pytest.fixture
+def sealed(deployed: LazyLibrary) -> LazyLibrary:
+    return unused(deployed)
+
+
+def unused(lib: LazyLibrary) -> LazyLibrary:
+    """Return the library as it was when it was built, without the traces of an earlier test."""
+    public = lib.directory.parent
+    (public / "seen").unlink(missing_ok=True)
+    for path in (public / "mine", public / "config", root_cache(public.name)):
+        shutil.rmtree(path, ignore_errors=True)
+    return as_new(lib)
+
+
+def setuid_library(objects_dir: Path, sealed: bool) -> Iterator[LazyLibrary]:
+    # Other users can read the directory. pytest's own are closed to them.
+    with tempfile.TemporaryDirectory(prefix="lazyck-test-") as path:
+        Path(path).chmod(0o755)
+        yield from setuid_library_in(Path(path), objects_dir, sealed)
+
+
+def setuid_library_in(public: Path, objects_dir: Path, sealed: bool) -> Iterator[LazyLibrary]:
     if os.geteuid() != 0:
         pytest.skip("only root can make a setuid-root program")
     name = public.name

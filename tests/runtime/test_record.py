@@ -8,23 +8,25 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start
-from lazylib import LazyLibrary, build_lazy_library, run
+from four_blobs import NAMES, four_blob_libraries, slow_compiler, start
+from lazylib import LazyLibrary, as_new, build_lazy_library, run
 from support import REPOSITORY, Machine, with_sanitizers
 
 from _lazyck.report.gather import gather
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[Machine], LazyLibrary]:
+    return four_blob_libraries(tmp_path_factory, objects_dir)
+
+
 @pytest.fixture
-def lib(tmp_path: Path, objects_dir: Path, machine: Machine) -> LazyLibrary:
-    where = tmp_path / "lib"
-    where.mkdir()
-    made = build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
-    made.program(CALLER)
-    return made
+def lib(shared: Callable[[Machine], LazyLibrary], machine: Machine) -> LazyLibrary:
+    return as_new(shared(machine))
 
 
 def rows(profile: Path) -> list[list[str]]:
@@ -81,11 +83,11 @@ def test_many_threads_record_trace_and_prefetch_at_once(lib: LazyLibrary) -> Non
         std::atomic<int> wrong{job == nullptr};
         std::vector<std::thread> threads;
         for (int t = 0; t < 6; ++t) threads.emplace_back([&, t] {
-            for (int i = 0; i < 40000; ++i) {
+            for (int i = 0; i < 8000; ++i) {
                 const int which = 1 + (t + i) % 4;
                 if (call(which, 10) != 10 + which) ++wrong;
-                if (i % 10000 == 0 && t == 0) lazyck_record((std::string(argv[1]) + std::to_string(i)).c_str());
-                if (i % 5000 == 0 && lazyck_job_wait(job, 0, nullptr) < 0) ++wrong;
+                if (i % 2000 == 0 && t == 0) lazyck_record((std::string(argv[1]) + std::to_string(i)).c_str());
+                if (i % 1000 == 0 && lazyck_job_wait(job, 0, nullptr) < 0) ++wrong;
             }
         });
         for (auto& thread : threads) thread.join();
@@ -121,11 +123,14 @@ def test_calls_are_sampled_and_cost_the_hot_path_nothing(lib: LazyLibrary, tmp_p
         r"""
     #include "demo.h"
     #include <chrono>
+    #include <unistd.h>
     int main() {
         const auto start = std::chrono::steady_clock::now();
         call(2, 1);
-        while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(3500))
+        while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(2500)) {
             if (call(1, 10) != 11) return 1;
+            usleep(100);
+        }
     }
     """,
         "often",
@@ -134,7 +139,7 @@ def test_calls_are_sampled_and_cost_the_hot_path_nothing(lib: LazyLibrary, tmp_p
     assert lib.call(lib.directory / "often", env={"LAZYCK_RECORD": str(profile)}).returncode == 0
     calls = {r[0]: int(r[4]) for r in rows(profile)}  # the last line counts
     assert calls["two"] == 1
-    assert 3 <= calls["one"] <= 6, "once a second, however often it was called"
+    assert 2 <= calls["one"] <= 5, "once a second, however often it was called"
 
 
 def test_a_profile_that_cannot_be_written_is_said_once_and_calls_work(lib: LazyLibrary) -> None:
@@ -256,7 +261,7 @@ except lazyck.CompileError as e:
 
 
 def test_a_call_waits_for_the_blob_that_it_needs_only(lib: LazyLibrary) -> None:
-    slow_compiler(lib, 'case " $* " in *one.cpp*) sleep 4 ;; *) sleep 1 ;; esac;')
+    slow_compiler(lib, 'case " $* " in *one.cpp*) while [ ! -e "$0.go" ]; do sleep 0.02; done ;; esac;')
     text = f"""
 lib = lazyck.load(path)
 {CALL}
@@ -265,6 +270,7 @@ time.sleep(0.3)
 assert call(2, 10) == 12
 now = job.progress()
 assert not now.is_over and now.ready < 3 and now.total == 3, now
+Path({f"{lib.compiler}.go"!r}).touch()
 done = job.wait()
 assert (done.ready, done.failed, done.is_over) == (3, 0, True)
 """
@@ -384,12 +390,12 @@ assert lib.clear_failures() == 1
 
 
 def test_a_forked_child_does_not_wait_for_threads_that_it_does_not_have(lib: LazyLibrary) -> None:
-    slow_compiler(lib, "sleep 1;")
+    slow_compiler(lib, ': > "$0.first"; sleep 0.4;')
     text = f"""
 lib = lazyck.load(path)
 {CALL}
 job = lib.prefetch("*")
-time.sleep(0.2)
+while not Path({f"{lib.compiler}.first"!r}).exists(): time.sleep(0.01)
 child = os.fork()
 if child == 0:
     assert job.wait().is_over

@@ -1,6 +1,7 @@
 """Test first calls: a blob is compiled once however many ask, nothing is compiled twice, and
 failures name what is wrong."""
 
+import functools
 import os
 import shutil
 import signal
@@ -10,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
+from four_blobs import slow_compiler
+from lazylib import LazyLibrary, as_new, build_lazy_library
 from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import Machine, on_each_machine
 
@@ -32,9 +34,21 @@ def make(tmp_path: Path, objects_dir: Path, machine: Machine) -> Make:
     return build
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path) -> Callable[[Machine], LazyLibrary]:
+    """Return a function that builds the library of this file for a machine once."""
+
+    @functools.cache
+    def build(machine: Machine) -> LazyLibrary:
+        where = tmp_path_factory.mktemp("resolve")
+        return build_lazy_library(where, objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS, machine=machine)
+
+    return build
+
+
 @pytest.fixture
-def lib(make: Make) -> LazyLibrary:
-    return make()
+def lib(shared: Callable[[Machine], LazyLibrary], machine: Machine) -> LazyLibrary:
+    return as_new(shared(machine))
 
 
 @on_each_machine
@@ -71,8 +85,8 @@ def test_different_blobs_compile_at_the_same_time(lib: LazyLibrary) -> None:
     lib.compiler.write_text(
         "#!/bin/sh\n"
         f'case "$*" in *-c*add.cpp*) me=add other=sub ;; *-c*sub.cpp*) me=sub other=add ;; *) exec g++ "$@" ;; esac\n'
-        f"touch '{lib.directory}'/started-$me\n"
-        f"for i in $(seq 600); do [ -e '{lib.directory}'/started-$other ] && exec g++ \"$@\"; sleep 0.1; done\nexit 9\n"
+        f"touch '{lib.compiler}'.$me\n"
+        f"for i in $(seq 600); do [ -e '{lib.compiler}'.$other ] && exec g++ \"$@\"; sleep 0.1; done\nexit 9\n"
     )
     program = lib.program(r"""
     #include "demo.h"
@@ -109,7 +123,7 @@ def test_failure_tells_all_and_the_next_call_tries_again(lib: LazyLibrary) -> No
     source = lib.directory / "lazyck/src/add.cpp"
     good = source.read_text()
     source.write_text('#include "demo.h"\nint add(int a, int b) { return a + undeclared; }\n')
-    program = lib.program(CALL_CAUGHT)
+    program = lib.program(CALL_CAUGHT, "caught")
     failed = lib.call(program)
     assert failed.returncode == 3, failed
     assert "blob 'add'" in failed.stdout
@@ -134,7 +148,7 @@ CALL_OFTEN_THEN_CLEAR = r"""
 #include <string>
 int main(int, char** argv) {
     std::string first;
-    for (int i = 0; i < 10000; ++i) {
+    for (int i = 0; i < 1000; ++i) {
         try { use(4); return 2; }
         catch (const lazyck::CompileError& e) {
             if (first.empty()) first = e.what();
@@ -164,7 +178,7 @@ def test_what_the_compiler_refused_is_not_compiled_again_until_cleared(lib: Lazy
 @on_each_machine
 def test_threads_that_waited_share_the_failure(lib: LazyLibrary) -> None:
     (lib.directory / "lazyck/src/add.cpp").write_text("int add(int a, int b) { return oops; }\n")
-    lib.compiler.write_text(lib.compiler.read_text().replace("exec", "sleep 1; exec"))
+    slow_compiler(lib, "sleep 0.4")
     program = lib.program(r"""
     #include "demo.h"
     #include "error.hpp"
@@ -187,7 +201,7 @@ def test_threads_that_waited_share_the_failure(lib: LazyLibrary) -> None:
 
 def test_missing_compiler_is_named(lib: LazyLibrary) -> None:
     lib.compiler.unlink()
-    done = lib.call(lib.program(CALL_CAUGHT))
+    done = lib.call(lib.program(CALL_CAUGHT, "caught"))
     assert done.returncode == 3
     assert str(lib.compiler) in done.stdout
     assert "No such file" in done.stdout
@@ -196,7 +210,7 @@ def test_missing_compiler_is_named(lib: LazyLibrary) -> None:
 
 def test_missing_toolchain_home_names_the_variables(make: Make) -> None:
     lib = make(home="/nonexistent/rocm", home_env=("SOME_PATH", "SOME_HOME"))
-    program = lib.program(CALL_CAUGHT)
+    program = lib.program(CALL_CAUGHT, "caught")
     done = lib.call(program)
     assert done.returncode == 3
     assert "/nonexistent/rocm" in done.stdout
@@ -206,14 +220,14 @@ def test_missing_toolchain_home_names_the_variables(make: Make) -> None:
 
 def test_missing_bundle_is_named(lib: LazyLibrary) -> None:
     shutil.rmtree(lib.directory / "lazyck")
-    done = lib.call(lib.program(CALL_CAUGHT))
+    done = lib.call(lib.program(CALL_CAUGHT, "caught"))
     assert done.returncode == 3
     assert "LAZYCK_ROOT" in done.stdout
 
 
 def test_symbol_that_the_blob_does_not_define_is_named(make: Make) -> None:
     lib = make(symbols={"add": ("_Z3addii", "_Z4gonei"), "sub": ("_Z3subii",)})
-    done = lib.call(lib.program(CALL_CAUGHT))
+    done = lib.call(lib.program(CALL_CAUGHT, "caught"))
     assert done.returncode == 3
     assert "_Z4gonei" in done.stdout
     assert not lib.entries()
@@ -222,7 +236,7 @@ def test_symbol_that_the_blob_does_not_define_is_named(make: Make) -> None:
 def test_hidden_symbol_of_a_blob_is_not_taken_for_a_definition(make: Make) -> None:
     hidden = '#include "demo.h"\n__attribute__((visibility("hidden"))) int add(int a, int b) { return a + b; }\n'
     lib = make(blobs={**BLOBS, "add": hidden})
-    done = lib.call(lib.program(CALL_CAUGHT))
+    done = lib.call(lib.program(CALL_CAUGHT, "caught"))
     assert done.returncode == 3
     assert "_Z3addii" in done.stdout
 
@@ -234,7 +248,7 @@ def test_ifunc_is_resolved(make: Make) -> None:
         'int add(int a, int b) __attribute__((ifunc("choose")));\n'
     )
     lib = make(blobs={**BLOBS, "add": text})
-    done = lib.call(lib.program(CALL_CAUGHT))
+    done = lib.call(lib.program(CALL_CAUGHT, "caught"))
     assert done.stdout == "8\n", done
 
 
@@ -244,7 +258,7 @@ def test_blob_calls_back_into_library_and_other_blobs(make: Make) -> None:
         "sub": BLOBS["sub"],
     }
     lib = make(blobs=blobs, header=HEADER + "int base();\n", main=MAIN + "int base() { return 1000; }\n")
-    assert lib.call(lib.program(CALL_CAUGHT)).stdout == "1008\n"
+    assert lib.call(lib.program(CALL_CAUGHT, "caught")).stdout == "1008\n"
 
 
 def test_static_initializers_that_need_each_other_do_not_deadlock(make: Make) -> None:
@@ -271,7 +285,7 @@ def test_static_initializers_that_need_each_other_do_not_deadlock(make: Make) ->
 
 def test_on_error_abort_ends_the_process(lib: LazyLibrary) -> None:
     lib.compiler.unlink()
-    done = lib.call(lib.program(CALL_CAUGHT), env={"LAZYCK_ON_ERROR": "abort"})
+    done = lib.call(lib.program(CALL_CAUGHT, "caught"), env={"LAZYCK_ON_ERROR": "abort"})
     assert done.returncode == -signal.SIGABRT
     assert "cannot compile blob 'add'" in done.stderr
 
@@ -327,17 +341,16 @@ def test_host_program_that_reaps_children_itself(lib: LazyLibrary, disposition: 
 
 
 def test_forked_child_can_call_while_the_parent_compiles(lib: LazyLibrary) -> None:
-    lib.compiler.write_text(lib.compiler.read_text().replace("exec", "sleep 1; exec"))
+    slow_compiler(lib, ': > "$0.first"; sleep 0.3')
     program = lib.program(r"""
     #include "demo.h"
-    #include <chrono>
     #include <sys/wait.h>
     #include <thread>
     #include <unistd.h>
-    int main() {
+    int main(int, char** argv) {
         int a = 0;
         std::thread one([&] { a = use(4); });
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        while (access(argv[1], F_OK) != 0) usleep(10000);
         const pid_t child = fork();
         if (child == 0) _exit(use(4) == 8 && sub(3, 1) == 2 ? 0 : 1);
         int status = 1;
@@ -346,7 +359,7 @@ def test_forked_child_can_call_while_the_parent_compiles(lib: LazyLibrary) -> No
         return a == 8 && status == 0 ? 0 : 1;
     }
     """)
-    done = lib.call(program)
+    done = lib.call(program, f"{lib.compiler}.first")
     assert done.returncode == 0, done.stderr
     assert lib.compiles("add") == 1
 
@@ -364,6 +377,8 @@ def test_odd_characters_in_paths(make: Make, tmp_path: Path) -> None:
 def test_flags_of_the_environment_do_not_reach_the_compiler(make: Make) -> None:
     lib = make(drop_env=("CPLUS_INCLUDE_PATH",), env=(("MARK", "from recipe"),))
     lib.compiler.write_text(f'#!/bin/sh\necho "$CPLUS_INCLUDE_PATH|$MARK|$KEPT" >> \'{lib.calls}\'\nexec g++ "$@"\n')
-    done = lib.call(lib.program(CALL_CAUGHT), env={"CPLUS_INCLUDE_PATH": "/leak", "MARK": "job's", "KEPT": "yes"})
+    done = lib.call(
+        lib.program(CALL_CAUGHT, "caught"), env={"CPLUS_INCLUDE_PATH": "/leak", "MARK": "job's", "KEPT": "yes"}
+    )
     assert done.stdout == "8\n"
     assert set(lib.calls.read_text().splitlines()) == {"|from recipe|yes"}

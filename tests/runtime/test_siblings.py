@@ -88,7 +88,9 @@ def compiled(lib: LazyLibrary, call: str, wanted: int = 1, **env: str) -> set[st
     """Make this call in a process that waits until `wanted` blobs are loaded. Return the blobs that
     it compiles."""
     shutil.rmtree(lib.cache, ignore_errors=True)
-    program = lib.program(PROGRAM.replace("CALL", call).replace("WANTED", str(wanted)))
+    program = lib.program(
+        PROGRAM.replace("CALL", call).replace("WANTED", str(wanted)), f"{call.partition('(')[0]}-{wanted}"
+    )
     done = lib.call(program, env={"LAZYCK_JOBS": "2", **env})
     assert done.returncode == 0, done.stderr
     assert done.stdout == RETURNS[call]
@@ -116,7 +118,7 @@ def test_with_one_job_nothing_is_guessed(lib: LazyLibrary) -> None:
 
 def test_a_hit_has_nothing_compiled(lib: LazyLibrary) -> None:
     compiled(lib, "together(2, -9)", LAZYCK_JOBS="1")
-    program = lib.program(PROGRAM.replace("CALL", "together(2, -9)").replace("WANTED", "1"))
+    program = lib.program(PROGRAM.replace("CALL", "together(2, -9)").replace("WANTED", "1"), "together-1")
     assert lib.call(program, env={"LAZYCK_JOBS": "2"}).stdout == "-7"
     assert len(list(lib.cache.rglob("*.log"))) == 1
 

@@ -13,6 +13,9 @@ from support import FAKE_ROCM, REPOSITORY, Lazyck
 from _lazyck.interceptor.log import LogLine, read_log
 
 SYSTEM_PATH = "/usr/bin:/bin"
+# clang reads a header of its own before each HIP source, which includes <cmath> and others. These
+# flags leave it and HIP's whole header out, but not the directories of ROCm's headers.
+LIGHT = "-DLIGHT_HIP -D__CLANG_HIP_RUNTIME_WRAPPER_H__"
 NO_DEVICE = (100, 101)  # hipErrorNoDevice and hipErrorInvalidDevice, which HIP returns without a GPU
 CALLER = """
 import ctypes, sys
@@ -59,13 +62,21 @@ def build_hip(
     env: dict[str, str],
     *options: str,
     archs: str = "gfx90a",
+    light: bool = True,
     expect_success: bool = True,
 ) -> HipBuild:
     """Run `command` in a copy of the project under `lazyck build full`, with two blobs and PATH
-    from `env`."""
+    from `env`. If `light`, its sources declare what they use of HIP instead of including all of
+    it."""
     project = where / "hip ops"
     shutil.copytree(REPOSITORY / "tests/projects/hip_ops", project)
-    full = {"PATH": SYSTEM_PATH, "TYPES": "float", "CXXFLAGS": "-DFLOAT_ONLY", "ARCHS": archs, **env}
+    full = {
+        "PATH": SYSTEM_PATH,
+        "TYPES": "float",
+        "CXXFLAGS": f"-DFLOAT_ONLY {LIGHT if light else ''}",
+        "ARCHS": archs,
+        **env,
+    }
     words = ["build", "full", "--tmp-dir", str(where / "tmp"), *options, "--", "sh", "-c", command]
     done = lazyck(*words, cwd=project, env=full)
     build = HipBuild(project, done)

@@ -42,7 +42,7 @@ def versioned_clang() -> str:
 
 
 def test_hipcc_on_path_compiles_a_blob_on_its_first_call(lazyck: Lazyck, tmp_path: Path) -> None:
-    build = build_hip(lazyck, tmp_path, "./build.sh", {}, archs=";".join(ARCHS))
+    build = build_hip(lazyck, tmp_path, "./build.sh", {}, archs=";".join(ARCHS), light=False)
     assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in build.done.stderr
     assert build.deferred_by() == {"hipcc"}
     assert_calls_reach_hip(build, ARCHS)
@@ -51,7 +51,7 @@ def test_hipcc_on_path_compiles_a_blob_on_its_first_call(lazyck: Lazyck, tmp_pat
 def test_clang_compiles_hip_under_its_versioned_name(lazyck: Lazyck, tmp_path: Path) -> None:
     name = versioned_clang()
     command = f'HIPCC={name} LANGUAGE="-x hip" LDFLAGS=--hip-link ./build.sh'
-    build = build_hip(lazyck, tmp_path, command, {}, archs="gfx942")
+    build = build_hip(lazyck, tmp_path, command, {}, archs="gfx942", light=False)
     assert build.deferred_by() == {name}
     assert_calls_reach_hip(build, ("gfx942",))
 
@@ -64,7 +64,7 @@ def test_cmakes_hip_language_is_led_to_a_shim_of_the_clang_that_hipconfig_names(
         tool = versioned_clang()
         given = f"-DCMAKE_HIP_COMPILER={tool} -DCMAKE_HIP_COMPILER_ROCM_ROOT=/usr"
     command = f"cmake -S . -B build -G 'Unix Makefiles' -DCMAKE_HIP_ARCHITECTURES=$ARCHS {given} && cmake --build build"
-    build = build_hip(lazyck, tmp_path, command, {}, archs="gfx942")
+    build = build_hip(lazyck, tmp_path, command, {}, archs="gfx942", light=False)
     assert build.deferred_by() == {tool}
     assert_calls_reach_hip(build, ("gfx942",))
 

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hip_builds import SYSTEM_PATH, assert_calls_reach_hip, build_hip, stand_in_runtime
+from hip_builds import LIGHT, SYSTEM_PATH, assert_calls_reach_hip, build_hip, stand_in_runtime
 from ops_library import inspect
 from rocm_layouts import need_real_hip, pip_sdk, rocm5, rocm6, script
-from support import Lazyck
+from support import REPOSITORY, Lazyck
 
 pytestmark = pytest.mark.hip
 
@@ -22,10 +22,11 @@ def real_hip() -> None:
 
 
 def test_debians_hipcc_on_path_compiles_a_blob_on_its_first_call(lazyck: Lazyck, tmp_path: Path) -> None:
-    build = build_hip(lazyck, tmp_path, "./build.sh", {"HIP_PLATFORM": "amd"}, archs="gfx90a;gfx1030")
+    archs = ("gfx90a", "gfx1030")
+    build = build_hip(lazyck, tmp_path, "./build.sh", {"HIP_PLATFORM": "amd"}, archs=";".join(archs), light=False)
     assert "2 blobs deferred, 2 lazy with 2 symbols, 0 eager" in build.done.stderr
     assert build.deferred_by() == {"hipcc"}
-    assert_calls_reach_hip(build, ("gfx90a", "gfx1030"))
+    assert_calls_reach_hip(build, archs)
 
 
 def test_only_the_kernel_that_is_called_is_launched(lazyck: Lazyck, tmp_path: Path) -> None:
@@ -45,16 +46,18 @@ def test_a_kernel_that_others_launch_is_lazy_and_one_whose_address_they_take_is_
     lazyck: Lazyck, tmp_path: Path
 ) -> None:
     (tmp_path / "blob").mkdir()
-    head = "#include <hip/hip_runtime.h>\ntemplate <int N> __global__ void K(float* x) { x[0] = N; }\n"
+    shutil.copy(REPOSITORY / "tests/projects/hip_ops/include/light_hip.hpp", tmp_path)
+    head = '#include "light_hip.hpp"\ntemplate <int N> __global__ void K(float* x) { x[0] = N; }\n'
     for n in (1, 2):
         text = f"{head}template __global__ void K<{n}>(float*);\n__device__ int counter;\n"
         (tmp_path / f"blob/k{n}.hip").write_text(text)
     (tmp_path / "main.hip").write_text(
         head + "extern template __global__ void K<1>(float*);\nextern template __global__ void K<2>(float*);\n"
         'extern "C" int launch() { K<1><<<1, 1>>>(nullptr); return hipGetLastError(); }\n'
-        'extern "C" int ask() { hipFuncAttributes a; return hipFuncGetAttributes(&a, (const void*)K<2>); }\n'
+        'extern "C" const void* ask() { return (const void*)K<2>; }\n'
     )
-    compile_all = 'for f in main blob/k1 blob/k2; do hipcc --offload-arch=gfx90a -fPIC -c "$f.hip" -o "$f.o"; done'
+    flags = f"--offload-arch=gfx90a -fPIC -I. {LIGHT}"
+    compile_all = f'for f in main blob/k1 blob/k2; do hipcc {flags} -c "$f.hip" -o "$f.o"; done'
     (tmp_path / "build.sh").write_text(f"set -e\n{compile_all}\nhipcc -shared main.o blob/*.o -o libx.so\n")
     env = {"PATH": SYSTEM_PATH, "HIP_PLATFORM": "amd"}
     done = lazyck("build", "full", "--gpu-archs", "gfx90a", "--", "sh", "build.sh", cwd=tmp_path, env=env)
@@ -112,7 +115,8 @@ def test_rocm_5_by_hip_path_alone(lazyck: Lazyck, tmp_path: Path) -> None:
 
 def test_rocm_6_by_rocm_path_with_the_hipcc_in_it(lazyck: Lazyck, tmp_path: Path) -> None:
     home = rocm6(tmp_path / "opt/rocm-6.2.0")
-    build = build_hip(lazyck, tmp_path, 'HIPCC="$ROCM_PATH/bin/hipcc" ./build.sh', {"ROCM_PATH": str(home)})
+    command, env = 'HIPCC="$ROCM_PATH/bin/hipcc" ./build.sh', {"ROCM_PATH": str(home)}
+    build = build_hip(lazyck, tmp_path, command, env, light=False)
     assert build.deferred_by() == {"hipcc"}  # hipcc started the real clang, not the shim in its shim home
     assert [line.tool for line in build.log if line.action == "pass" and line.tool != "hipcc"] == []
     assert_calls_reach_hip(build)
@@ -151,7 +155,7 @@ def test_cmakes_hip_language_finds_the_shim_of_rocms_clang(lazyck: Lazyck, tmp_p
         pytest.skip("needs cmake")
     home = rocm6(tmp_path / "opt/rocm-6.2.0")
     command = "cmake -S . -B build -G 'Unix Makefiles' -DCMAKE_HIP_ARCHITECTURES=$ARCHS && cmake --build build"
-    build = build_hip(lazyck, tmp_path, command, {"PATH": f"{home}/bin:{SYSTEM_PATH}"})
+    build = build_hip(lazyck, tmp_path, command, {"PATH": f"{home}/bin:{SYSTEM_PATH}", "HIPFLAGS": LIGHT})
     assert build.deferred_by() == {"clang++"}
     assert_calls_reach_hip(build)
 

@@ -1,6 +1,7 @@
 """Provide what tests of sources that are compiled kernel by kernel share in CUDA and HIP: a
 library, and what its runtime hears."""
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,8 @@ class Built:
             f"open('{log}', 'a').write('run\\n')\nprint(x.{function}({n}, None))\n"
         )
         env = {**self.env, "LAZYCK_ARCHS": self.arch, "LD_PRELOAD": str(spy), self.spy: str(log), **more}
-        done = subprocess.run([sys.executable, "-c", code], cwd=self.where, env=env, capture_output=True, text=True)
+        argv = [sys.executable, "-IS", "-c", code]
+        done = subprocess.run(argv, cwd=self.where, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         before, _, seen = log.read_text().partition("run\n")
         return done.stdout.strip(), [*before.splitlines(), "run", *seen.splitlines()]
@@ -52,6 +54,18 @@ class Built:
         """Return the library as a user sees it who has called nothing yet, with a cache of its
         own."""
         return replace(self, env={**self.env, "LAZYCK_CACHE_DIR": str(cache)})
+
+    def with_own_bundle(self, where: Path) -> "Built":
+        """Return the library with a copy of its bundle, which the caller may change, and a cache of
+        its own."""
+        (bundle,) = self.where.glob(".lazyck-build/libs/*/bundle")
+        copy = shutil.copytree(bundle, where / "bundle", symlinks=True)
+        return replace(self, env={**self.env, "LAZYCK_ROOT": str(copy)}).fresh(where / "cache")
+
+    def unit_program(self) -> Path:
+        """Return the program in the library's own bundle that takes sources apart."""
+        (program,) = Path(self.env["LAZYCK_ROOT"]).rglob("lazyck-unit")
+        return program
 
 
 def used(seen: list[str]) -> list[str]:

@@ -46,8 +46,8 @@ def build(
     return Built(where, done.stdout + done.stderr, env, "80", "CUDA_SPY")
 
 
-def build_ahead(where: Path, files: Mapping[str, str], flags: str = "") -> Built:
-    write(where, files, flags)
+def build_ahead(where: Path, files: Mapping[str, str], flags: str = "", link: str = LINK) -> Built:
+    write(where, files, flags, link)
     env = environment(where)
     subprocess.run(["sh", "build.sh"], cwd=where, env=env, check=True, capture_output=True)
     return Built(where, "", env, "80", "CUDA_SPY")

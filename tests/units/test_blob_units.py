@@ -2,8 +2,10 @@
 all of them, whichever costs less."""
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -83,7 +85,7 @@ def lazy_library(once: Once, shared_lazyck: Lazyck, link: str) -> Built:
     return once(f"blob_units.{link.rpartition(' ')[2]}", make)
 
 
-@pytest.fixture(params=[LINK, STATIC], ids=["shared", "static"])
+@pytest.fixture
 def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> tuple[Built, Built]:
     lazy = lazy_library(once, shared_lazyck, request.param)
     assert "1 blob deferred, 1 lazy with 2 symbols, 0 eager" in lazy.said
@@ -96,13 +98,39 @@ def blob(once: Once, shared_lazyck: Lazyck, tmp_path: Path) -> Built:
 
 
 @pytest.fixture
-def own_blob(lazyck: Lazyck, tmp_path: Path) -> Built:
-    """Build a library for a test that changes what was built."""
-    return build(lazyck, tmp_path, FILES, blobs="*/blob.cu")
+def own_blob(once: Once, shared_lazyck: Lazyck, tmp_path: Path) -> Built:
+    """Return the library for a test that changes its bundle."""
+    return lazy_library(once, shared_lazyck, LINK).with_own_bundle(tmp_path)
+
+
+@pytest.fixture
+def called(blob: Built, once: Once, spy: Path) -> Built:
+    """Return the library after a first call of `launch(1)`. Beside its cache are what this call
+    recorded and logged: `my.profile` and `said`."""
+
+    def make(where: Path) -> Path:
+        record = {"LAZYCK_RECORD": str(where / "my.profile")}
+        log = {"LAZYCK_LOG_FILE": str(where / "said"), "LAZYCK_LOG_FORMAT": "json"}
+        blob.fresh(where / "cache").run(spy, "launch", 1, **record, **log)
+        return where
+
+    shutil.copytree(once("blob_units.called", make), blob.cache.parent, dirs_exist_ok=True)
+    return blob
+
+
+def lazy_libraries(*, shared: Iterable[int], static: Iterable[int]) -> list[object]:
+    """Return parameters: the links, and what is launched there. All that can be asked is asked of
+    both."""
+    return [
+        pytest.param(link, function, n, id=f"{name}-{function}-{n}")
+        for link, name, launches in ((LINK, "shared", shared), (STATIC, "static", static))
+        for function, numbers in (("launch", launches), ("ask", range(ASKS)))
+        for n in numbers
+    ]
 
 
 @pytest.mark.parametrize(
-    ("function", "n"), [*(("launch", n) for n in range(LAUNCHES)), *(("ask", n) for n in range(ASKS))]
+    ("both", "function", "n"), lazy_libraries(shared=range(LAUNCHES), static=(0, 7)), indirect=["both"]
 )
 def test_every_use_of_a_handle_is_as_ahead_of_time(both: tuple[Built, Built], spy: Path, function: str, n: int) -> None:
     lazy, ahead = both
@@ -116,29 +144,26 @@ def test_every_use_of_a_handle_is_as_ahead_of_time(both: tuple[Built, Built], sp
     assert (mine, used(mine_seen)) == (returned, used(seen))
 
 
-def test_a_first_call_compiles_host_code_and_one_kernel(blob: Built, spy: Path) -> None:
-    blob.run(spy, "launch", 1)
-    host, kernel = blob.entries
+def test_a_first_call_compiles_host_code_and_one_kernel(called: Built, spy: Path) -> None:
+    host, kernel = called.entries
     assert host == "blob.host" and kernel.startswith("blob.scale-")
-    blob.run(spy, "launch", 1, LAZYCK_JIT="off")
-    assert blob.entries == [host, kernel]
+    called.run(spy, "launch", 1, LAZYCK_JIT="off")
+    assert called.entries == [host, kernel]
 
 
-def test_a_log_for_programs_names_the_kernel(blob: Built, spy: Path) -> None:
-    log = blob.cache.parent / "said"
-    blob.run(spy, "launch", 1, LAZYCK_BY_KERNEL="1", LAZYCK_LOG_FILE=str(log), LAZYCK_LOG_FORMAT="json")
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+def test_a_log_for_programs_names_the_kernel(called: Built) -> None:
+    lines = [json.loads(line) for line in (called.cache.parent / "said").read_text().splitlines()]
     ends = [(e["blob"], e.get("kernel")) for e in lines if e["event"] == "compile_end"]
-    host, kernel = blob.entries
+    host, kernel = called.entries
     assert ends == [(host, None), (kernel, "_ZN2ns5scaleIdLi3EEEvPT_")]
 
 
 def test_a_whole_blob_that_is_cached_is_taken(blob: Built, spy: Path, lazyck: Lazyck) -> None:
     env = {**blob.env, "LAZYCK_ARCHS": "80"}
-    assert lazyck("prebuild", "build", "--manifest", "libx.so", "--all", cwd=blob.where, env=env).returncode == 0
-    assert blob.entries == ["blob", "main"]
+    assert lazyck("prebuild", "build", "--manifest", "libx.so", "blob", cwd=blob.where, env=env).returncode == 0
+    assert blob.entries == ["blob"]
     _, seen = blob.run(spy, "launch", 0, LAZYCK_JIT="off", LAZYCK_BY_KERNEL="1")
-    assert len(used(seen)) == 1 and blob.entries == ["blob", "main"]
+    assert len(used(seen)) == 1 and blob.entries == ["blob"]
 
 
 @pytest.mark.parametrize(
@@ -166,13 +191,17 @@ def test_what_costs_less_is_compiled(blob: Built, spy: Path, known: str, expecte
     costs.mkdir(parents=True, mode=0o700)
     blob.cache.chmod(0o700)
     (costs / "libx.by-kernel").write_text(known)
-    blob.run(spy, "launch", 0)
-    assert ("blob.host" in blob.entries, "blob" in blob.entries) == (expected, not expected)
+    log = blob.cache.parent / "said"
+    refused = {"LAZYCK_LAUNCHER": "/bin/false", "LAZYCK_LOG_FILE": str(log), "LAZYCK_LOG_FORMAT": "json"}
+    with pytest.raises(AssertionError, match="cannot compile blob"):  # what is begun first was decided
+        blob.run(spy, "launch", 0, **refused)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    begun = [e["blob"] for e in lines if e["event"] == "compile_begin"]
+    assert begun[0] == ("blob.host" if expected else "blob")
 
 
-def test_what_parts_cost_is_kept_for_the_next_decision(blob: Built, spy: Path) -> None:
-    blob.run(spy, "launch", 0)
-    lines = (blob.cache / ".costs" / "libx.by-kernel").read_text().splitlines()
+def test_what_parts_cost_is_kept_for_the_next_decision(called: Built) -> None:
+    lines = (called.cache / ".costs" / "libx.by-kernel").read_text().splitlines()
     kinds = [line.split()[0] for line in lines]
     assert kinds == ["host", "kernel"] and all(line.endswith(" blob") for line in lines)
     everything, device, all_text, kernels = lines[0].split()[1:5]
@@ -197,15 +226,13 @@ def test_where_a_version_script_hides_the_way_to_the_library_blobs_are_whole(
 
 
 def test_where_nothing_can_be_taken_apart_the_blob_is_compiled_whole(own_blob: Built, spy: Path) -> None:
-    (program,) = own_blob.where.rglob("lazyck-unit")
-    program.chmod(0o644)  # as on a file system that is mounted noexec
+    own_blob.unit_program().chmod(0o644)  # as on a file system that is mounted noexec
     _, seen = own_blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")
     assert len(used(seen)) == 1 and own_blob.entries == ["blob"]
 
 
 def test_that_a_blob_cannot_be_taken_apart_is_remembered_and_no_error(own_blob: Built, spy: Path) -> None:
-    (program,) = own_blob.where.rglob("lazyck-unit")
-    program.chmod(0o644)
+    own_blob.unit_program().chmod(0o644)
     cache, log = own_blob.cache, own_blob.cache.parent / "said"
     for tries_host_unit in (True, False):
         for made in cache.rglob("blob*"):
@@ -230,9 +257,8 @@ def test_a_kernel_that_does_not_compile_names_it_and_the_rest_goes_on(
     assert blob.run(spy, "launch", 5)[0] == "0"
 
 
-def test_a_profile_names_kernels_and_prefetch_makes_them_ready(blob: Built, spy: Path) -> None:
-    profile = blob.cache.parent / "my.profile"
-    blob.run(spy, "launch", 1, LAZYCK_RECORD=str(profile))
+def test_a_profile_names_kernels_and_prefetch_makes_them_ready(called: Built, spy: Path) -> None:
+    blob, profile = called, called.cache.parent / "my.profile"
     names = [line.split("\t")[0] for line in profile.read_text().splitlines() if not line.startswith("#")]
     assert names[0] == "blob" and names[1].startswith("blob.scale-")
     used_entries = blob.entries
@@ -251,10 +277,11 @@ def test_what_is_prefetched_by_its_name_is_whole(blob: Built) -> None:
     assert blob.entries == ["blob"]
 
 
-def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_ready(blob: Built, spy: Path) -> None:
-    again(blob, "ctypes.CDLL('./libx.so').launch(0, None); x.prefetch('blob').wait()")
+def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_ready(called: Built, spy: Path) -> None:
+    blob = called
+    again(blob, "ctypes.CDLL('./libx.so').launch(1, None); x.prefetch('blob').wait()")
     assert [name.split("-")[0] for name in blob.entries] == ["blob.device", "blob.host", "blob.scale"]
-    _, seen = blob.run(spy, "launch", 1, LAZYCK_JIT="off")
+    _, seen = blob.run(spy, "launch", 0, LAZYCK_JIT="off")
     assert len(used(seen)) == 1
 
 
@@ -267,9 +294,8 @@ def again(blob: Built, code: str, **more: str) -> str:
     return done.stderr
 
 
-def test_prebuild_makes_the_kernels_that_a_profile_names(blob: Built, spy: Path, lazyck: Lazyck) -> None:
-    profile = blob.cache.parent / "my.profile"
-    blob.run(spy, "launch", 1, LAZYCK_RECORD=str(profile), LAZYCK_BY_KERNEL="1")
+def test_prebuild_makes_the_kernels_that_a_profile_names(called: Built, spy: Path, lazyck: Lazyck) -> None:
+    blob, profile = called, called.cache.parent / "my.profile"
     made = blob.entries
     env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_CACHE_DIR": str(blob.cache.parent / "cache2")}
     words = ("--manifest", "libx.so", "--blob-list", str(profile))
@@ -286,12 +312,11 @@ def test_prebuild_makes_the_kernels_that_a_profile_names(blob: Built, spy: Path,
 
 
 def test_a_pack_has_the_host_unit_and_the_kernels_that_a_profile_names(
-    blob: Built, spy: Path, lazyck: Lazyck, tmp_path: Path
+    called: Built, spy: Path, lazyck: Lazyck, tmp_path: Path
 ) -> None:
-    profile = tmp_path / "my.profile"
-    blob.run(spy, "launch", 1, LAZYCK_RECORD=str(profile), LAZYCK_BY_KERNEL="1")
+    blob, profile = called, called.cache.parent / "my.profile"
     base = make_wheel(tmp_path / "dist", blob.where, [blob.where / "libx.so"], "1.0")
-    env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_CACHE_DIR": str(tmp_path / "cache2")}
+    env = {**blob.env, "LAZYCK_ARCHS": "80"}
     done = lazyck("pack", "--base", base, "--blob-list", profile, "--wheel", base.parent, env=env)
     assert done.returncode == 0, done.stderr
     pip_install(tmp_path / "site", base.parent, "vectors-sm80")
@@ -302,21 +327,21 @@ def test_a_pack_has_the_host_unit_and_the_kernels_that_a_profile_names(
     assert len(used(seen)) == 1
 
 
-def test_prebuild_lists_the_kernels_of_a_blob_whose_host_unit_is_cached(blob: Built, spy: Path, lazyck: Lazyck) -> None:
-    def listed() -> list[list[str]]:
+def test_prebuild_lists_the_kernels_of_a_blob_whose_host_unit_is_cached(called: Built, lazyck: Lazyck) -> None:
+    def listed(**env: str) -> list[list[str]]:
         words = ["prebuild", "list", "--manifest", "libx.so", "--kernels", "--match", "*blob*"]
-        done = lazyck(*words, cwd=blob.where, env=blob.env)
+        done = lazyck(*words, cwd=called.where, env={**called.env, **env})
         assert done.returncode == 0, done.stderr
         return [line.split("\t") for line in done.stdout.splitlines()]
 
-    assert listed() == [["blob", "-"]]
-    blob.run(spy, "launch", 1)
+    assert listed(LAZYCK_CACHE_DIR=str(called.cache.parent / "empty")) == [["blob", "-"]]
     cached = {kernel: archs for name, archs, kernel in listed()}
     assert len(cached) == 9 and all(name.startswith("blob.") for name, _, _ in listed())
     assert cached["void ns::scale<double, 3>(double*)"] == "80"
     assert cached["void ns::scale<float, 2>(float*)"] == "-"
 
 
-def test_a_name_that_no_kernel_has_is_refused(blob: Built, lazyck: Lazyck) -> None:
-    done = lazyck("prebuild", "build", "--manifest", "libx.so", "blob.none-12345678", cwd=blob.where, env=blob.env)
+def test_a_name_that_no_kernel_has_is_refused(called: Built, lazyck: Lazyck) -> None:
+    words = ("prebuild", "build", "--manifest", "libx.so", "blob.none-12345678")
+    done = lazyck(*words, cwd=called.where, env=called.env)
     assert done.returncode != 0 and "no blob 'blob.none-12345678'" in done.stderr

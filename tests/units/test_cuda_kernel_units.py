@@ -1,9 +1,11 @@
 """Test what a kernel unit contains: the machine code that the whole file gives the kernel, and no
 other kernels."""
 
+import re
 from pathlib import Path
 
 import pytest
+from built_units import Built
 from cuda_machine import needs_nvcc
 from cuda_units import build, build_ahead, used
 from support import Lazyck
@@ -20,7 +22,7 @@ extern "C" int launch(int n, float* x) {
     return cudaGetLastError();
 }
 """
-DIRECT = "#define CALL(n) K<n><<<1, 1>>>(x)\n"
+DIRECT = "#undef CALL\n#define CALL(n) K<n><<<1, 1>>>(x)\n"
 KERNELS = "template __global__ void K<1>(float*);\ntemplate __global__ void K<2>(float*);\n"
 CALLERS = """
 template <int N> void call(float* x) { K<N><<<1, 1>>>(x); }
@@ -48,39 +50,6 @@ __device__ __noinline__ float shared(float x, int n) {
 }
 template <int N> __global__ void K(float* x) { x[threadIdx.x] = shared(x[threadIdx.x], N); }
 """
-
-
-@pytest.mark.parametrize("text", [KERNELS + DIRECT, CALLERS], ids=["of-kernels", "of-functions-that-launch"])
-def test_explicit_instantiations_bring_no_other_kernel_along(
-    lazyck: Lazyck, tmp_path: Path, spy: Path, text: str
-) -> None:
-    lazy = build(lazyck, tmp_path, {"x.cu": KERNEL + text + LAUNCHES})
-    returned, seen = lazy.run(spy, "launch", 1)
-    assert returned == "0" and len(used(seen)) == 1
-    (unit,) = (tmp_path / "cache").rglob("*.so")
-    assert unit.name.startswith("x.K")
-    assert b".text._Z1KILi1EEvPf" in unit.read_bytes()
-    assert b".text._Z1KILi2EEvPf" not in unit.read_bytes()
-
-
-def test_an_instantiation_with_bounds_of_its_own_keeps_them(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    bounded = KERNELS.replace("void K<2>", "void __launch_bounds__(1024, 2) K<2>")
-    text = {"x.cu": HEAVY + bounded + DIRECT + LAUNCHES}
-    lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
-    for n in (1, 2):
-        assert used(lazy.run(spy, "launch", n)[1]) == used(ahead.run(spy, "launch", n)[1])
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_a_kernel_that_shares_a_function_has_the_code_of_the_whole_file(
-    lazyck: Lazyck, tmp_path: Path, spy: Path, n: int
-) -> None:
-    text = {"x.cu": SHARED + DIRECT + LAUNCHES}
-    lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
-    mine, theirs = (used(library.run(spy, "launch", n)[1]) for library in (lazy, ahead))
-    assert mine == theirs and len(mine) == 1
-
-
 # Nothing registers this variable, because no host code names it.
 TEMPLATE_VARIABLE = """
 template <class T> __device__ T counter = 3;
@@ -89,21 +58,7 @@ template <int N> __global__ void K(float* x) {
     if (N == 2) x[0] = counter<int>;
 }
 """
-
-
-def test_kernels_that_share_a_template_s_variable_are_in_one_module(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    lazy = build(lazyck, tmp_path, {"x.cu": TEMPLATE_VARIABLE + DIRECT + LAUNCHES})
-    _, seen = lazy.run(spy, "launch", 1)
-    assert {line.split()[1] for line in seen if line.startswith("register")} == {"_Z1KILi1EEvPf", "_Z1KILi2EEvPf"}
-
-
-def test_a_constant_of_the_compiler_is_each_kernel_s_own(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    sine = "template <int N> __global__ void K(float* x) { x[threadIdx.x] = sinf(x[threadIdx.x] * N); }\n"
-    lazy = build(lazyck, tmp_path, {"x.cu": sine + DIRECT + LAUNCHES})
-    _, seen = lazy.run(spy, "launch", 1)
-    assert [line.split()[1] for line in seen if line.startswith("register")] == ["_Z1KILi1EEvPf"]
-
-
+SINE = "template <int N> __global__ void K(float* x) { x[threadIdx.x] = sinf(x[threadIdx.x] * N); }\n"
 # Each name is declared twice. If the nearer declaration were left out, the kernel would use the
 # other one.
 NEAREST = """
@@ -133,16 +88,6 @@ template <int N> __global__ void K(float* x) {
 }
 using ns::K;
 """
-
-
-def test_a_kernel_uses_the_declarations_that_it_does_in_its_file(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    text = {"x.cuh": NEAREST, "x.cu": '#include "x.cuh"\n' + DIRECT + LAUNCHES}
-    lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
-    mine, theirs = (used(library.run(spy, "launch", 2)[1]) for library in (lazy, ahead))
-    assert mine == theirs and len(mine) == 1
-    assert "x.K" in {p.name.partition("-")[0] for p in (tmp_path / "lazy" / "cache").rglob("*.so")}
-
-
 # If a member that counts were left out, the number would differ, although the kernel does not name
 # the member.
 MEMBERS = """
@@ -189,28 +134,102 @@ template <int N> __global__ void K(float* x) {
 """
 
 
-def test_a_class_keeps_the_members_that_count(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    text = {"x.cuh": MEMBERS, "x.cu": '#include "x.cuh"\n' + DIRECT + LAUNCHES}
-    lazy, ahead = build(lazyck, tmp_path / "lazy", text), build_ahead(tmp_path / "ahead", text)
-    mine, theirs = (used(library.run(spy, "launch", 2)[1]) for library in (lazy, ahead))
+def named(name: str, text: str) -> str:
+    """Return a source whose kernels `K` and function `launch` have names of their own."""
+    return re.sub(r"\bK\b", name, text.replace("int launch(", f"int launch_{name}("))
+
+
+BOUNDED = HEAVY + KERNELS.replace("void K<2>", "void __launch_bounds__(1024, 2) K<2>") + DIRECT + LAUNCHES
+# These have the same machine code ahead of time. Of two, the declarations are in headers.
+HEADERS = {"nearest.cuh": named("nearest", NEAREST), "members.cuh": named("members", MEMBERS)}
+AHEAD = {
+    "bounded.cu": named("bounded", BOUNDED),
+    "calls_shared.cu": named("calls_shared", SHARED + DIRECT + LAUNCHES),
+    "nearest.cu": named("nearest", '#include "nearest.cuh"\n' + DIRECT + LAUNCHES),
+    "members.cu": named("members", '#include "members.cuh"\n' + DIRECT + LAUNCHES),
+}
+LAZY = {
+    "counts.cu": named("counts", TEMPLATE_VARIABLE + DIRECT + LAUNCHES),
+    "sine.cu": named("sine", SINE + DIRECT + LAUNCHES),
+}
+INSTANCES = {
+    "kernels.cu": named("direct", KERNEL + KERNELS + DIRECT + LAUNCHES),
+    "callers.cu": named("called", KERNEL + CALLERS + LAUNCHES),
+}
+
+
+@pytest.fixture(scope="module")
+def instances(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> Built:
+    return build(shared_lazyck, tmp_path_factory.mktemp("instances"), INSTANCES)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Built, Built]:
+    """Build the sources lazily. Ahead of time, one source has those with the same machine code."""
+    where = tmp_path_factory.mktemp("kernel-units")
+    lazy = build(shared_lazyck, where / "lazy", {**HEADERS, **AHEAD, **LAZY})
+    return lazy, build_ahead(where / "ahead", {**HEADERS, "all.cu": "".join(AHEAD.values())})
+
+
+def registered(lazy: Built, spy: Path, name: str) -> set[str]:
+    """Return the kernels that are registered when the source `name` launches its first one."""
+    _, seen = lazy.run(spy, f"launch_{name}", 1)
+    return {line.split()[1] for line in seen if line.startswith("register")}
+
+
+def same_code(both: tuple[Built, Built], cache: Path, spy: Path, name: str, n: int) -> tuple[Path, ...]:
+    """Check that a kernel has the machine code that it has ahead of time. Return the cache's
+    entries."""
+    lazy = both[0].fresh(cache)
+    mine, theirs = (used(library.run(spy, f"launch_{name}", n)[1]) for library in (lazy, both[1]))
     assert mine == theirs and len(mine) == 1
-    (unit,) = (tmp_path / "lazy" / "cache").rglob("*.so")
-    assert unit.name.startswith("x.K") and WHOLE_SOURCE_MARK.encode() not in unit.read_bytes()
+    return tuple(lazy.units)
 
 
-def test_a_member_that_nobody_names_is_not_read(lazyck: Lazyck, tmp_path: Path, spy: Path) -> None:
-    # An error shows which text the compiler reads. It must come from the device's passes only,
-    # because the host's pass reads everything.
-    member = """
-#ifdef __CUDA_ARCH__
-    {} nobody_names_it();
-    template <class T> __device__ {} nor_that(T) {{ return 0; }}
-#endif
-"""
-    text = {
-        "x.cuh": "struct Read { int n;" + member.format("not_declared", "not_declared") + "};\n",
-        "x.cu": '#include "x.cuh"\n__device__ int n(Read read) { return read.n; }\n'
-        "template <int N> __global__ void K(float* x) { x[0] = n({N}); }\n" + DIRECT + LAUNCHES,
-    }
-    lazy = build(lazyck, tmp_path, text)
-    assert [line.split()[1] for line in used(lazy.run(spy, "launch", 1)[1])] == ["_Z1KILi1EEvPf"]
+@pytest.mark.parametrize(("source", "name"), [("kernels", "direct"), ("callers", "called")])
+def test_explicit_instantiations_bring_no_other_kernel_along(
+    instances: Built, tmp_path: Path, spy: Path, source: str, name: str
+) -> None:
+    lazy = instances.fresh(tmp_path)
+    returned, seen = lazy.run(spy, f"launch_{name}", 1)
+    assert returned == "0" and len(used(seen)) == 1
+    (unit,) = lazy.units
+    assert unit.name.startswith(f"{source}.{name}")
+    assert f".text._Z6{name}ILi1EEvPf".encode() in unit.read_bytes()
+    assert f".text._Z6{name}ILi2EEvPf".encode() not in unit.read_bytes()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_an_instantiation_with_bounds_of_its_own_keeps_them(
+    both: tuple[Built, Built], tmp_path: Path, spy: Path, n: int
+) -> None:
+    same_code(both, tmp_path, spy, "bounded", n)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_kernel_that_shares_a_function_has_the_code_of_the_whole_file(
+    both: tuple[Built, Built], tmp_path: Path, spy: Path, n: int
+) -> None:
+    same_code(both, tmp_path, spy, "calls_shared", n)
+
+
+def test_kernels_that_share_a_template_s_variable_are_in_one_module(
+    both: tuple[Built, Built], tmp_path: Path, spy: Path
+) -> None:
+    assert registered(both[0].fresh(tmp_path), spy, "counts") == {"_Z6countsILi1EEvPf", "_Z6countsILi2EEvPf"}
+
+
+def test_a_constant_of_the_compiler_is_each_kernel_s_own(both: tuple[Built, Built], tmp_path: Path, spy: Path) -> None:
+    assert registered(both[0].fresh(tmp_path), spy, "sine") == {"_Z4sineILi1EEvPf"}
+
+
+def test_a_kernel_uses_the_declarations_that_it_does_in_its_file(
+    both: tuple[Built, Built], tmp_path: Path, spy: Path
+) -> None:
+    made = same_code(both, tmp_path, spy, "nearest", 2)
+    assert "nearest.nearest" in {p.name.partition("-")[0] for p in made}
+
+
+def test_a_class_keeps_the_members_that_count(both: tuple[Built, Built], tmp_path: Path, spy: Path) -> None:
+    (unit,) = same_code(both, tmp_path, spy, "members", 2)
+    assert unit.name.startswith("members.members") and WHOLE_SOURCE_MARK.encode() not in unit.read_bytes()

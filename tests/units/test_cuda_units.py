@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from built_units import Built
 from cuda_machine import VISIBLE, needs_nvcc, needs_nvcc_13
-from cuda_units import build, build_ahead, used
+from cuda_units import LINK, build, build_ahead, used
 from support import Lazyck, Once
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
@@ -194,16 +194,29 @@ extern "C" __attribute__((visibility("default"))) int launch(int n, float* x) { 
 """
 
 
+@pytest.fixture
+def elsewhere(once: Once, shared_lazyck: Lazyck) -> tuple[Built, Built, Built]:
+    """Build these kernels lazily in two places, and ahead of time."""
+    files = {"kernels.cu": OWN_NAMES, "calls.cpp": CALLS_OWN_NAMES}
+    link = f"c++ -fPIC -c calls.cpp -o calls.o\n{LINK}"
+
+    def make(where: Path) -> tuple[Built, Built, Built]:
+        one, other = (build(shared_lazyck, where / name, files, link=link) for name in ("one", "a_longer_name"))
+        return one, other, build_ahead(where / "ahead", files, link=link)
+
+    return once("cuda_units_elsewhere", make)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_what_is_compiled_serves_a_build_in_another_place(lazyck: Lazyck, tmp_path: Path, spy: Path, n: int) -> None:
-    files = {"kernels.cu": OWN_NAMES, "calls.cu": CALLS_OWN_NAMES}
-    one, other = (build(lazyck, tmp_path / name, files) for name in ("one", "a_longer_name"))
+def test_what_is_compiled_serves_a_build_in_another_place(
+    elsewhere: tuple[Built, Built, Built], tmp_path: Path, spy: Path, n: int
+) -> None:
+    one, other, ahead = elsewhere
     shared = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache")}
     returned, seen = one.run(spy, "launch", n, **shared)
     assert returned == "0" and len(used(seen)) == 1 and not used(seen)[0].endswith(("UNREGISTERED", "none"))
     there, seen_there = other.run(spy, "launch", n, LAZYCK_JIT="off", **shared)
     assert (there, used(seen_there)) == (returned, used(seen))
-    ahead = build_ahead(tmp_path / "ahead", files)
     if n < 2:  # a unit has one variable, a whole source has all
         assert used(ahead.run(spy, "launch", n)[1])[0].split()[:2] == used(seen)[0].split()[:2]
 
@@ -215,11 +228,17 @@ def test_kernels_that_share_a_variable_are_in_one_module(both: Pair, spy: Path) 
     assert {"table", "_Z10with_tablePf", "counter", "_Z6countsv"} <= registered
 
 
+@pytest.fixture
+def owner(once: Once, shared_lazyck: Lazyck) -> Built:
+    """Build the blob, and the host unit whose kernel it uses."""
+    files = {"kernels.cuh": FILES["kernels.cuh"], "blob.cu": BLOB, "owner.cu": OWNER, "caller.cpp": CALLER}
+    link = f"c++ -fPIC -c caller.cpp -o caller.o\n{LINK}"
+    return once("cuda_units_owner", lambda where: build(shared_lazyck, where, files, VISIBLE, "*/blob.cu", link))
+
+
 @pytest.mark.parametrize("n", [0, 1])
-def test_a_blob_uses_the_handles_of_kernels_in_a_host_unit(lazyck: Lazyck, tmp_path: Path, spy: Path, n: int) -> None:
-    files = {"kernels.cuh": FILES["kernels.cuh"], "blob.cu": BLOB, "owner.cu": OWNER, "caller.cu": CALLER}
-    lazy = build(lazyck, tmp_path, files, VISIBLE, blobs="*/blob.cu")
-    assert "1 blob deferred, 1 lazy with 1 symbol, 0 eager" in lazy.said
-    returned, seen = lazy.run(spy, "call", n)
+def test_a_blob_uses_the_handles_of_kernels_in_a_host_unit(owner: Built, tmp_path: Path, spy: Path, n: int) -> None:
+    assert "1 blob deferred, 1 lazy with 1 symbol, 0 eager" in owner.said
+    returned, seen = owner.fresh(tmp_path).run(spy, "call", n)
     assert (returned, len(used(seen))) == ("0", 1)
     assert not used(seen)[0].endswith(("UNREGISTERED", "none"))

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from support import FAKE_ROCM, Lazyck
+from support import FAKE_ROCM, Lazyck, Once
 
 FILES = {
     "kernels.h": """
@@ -21,7 +22,7 @@ template <class T, int N> __global__ void scale(T* x) { x[threadIdx.x] *= N; }
 struct Registrar { Registrar() { puts("registered"); } } registrar;
 __constant__ float table[4];
 __device__ int counter = 5;
-static const __device__ int primes[4] = {2, 3, 5, 7};
+static const __device__ int primes[4] = {2, 12345678, 5, 7};
 __device__ __forceinline__ float twice(float x) { return 2 * x; }
 static __global__ __launch_bounds__(64) void own(float* x) {
     __shared__ float s[64];
@@ -91,43 +92,60 @@ def project(where: Path, files: Mapping[str, str], compiler: str) -> dict[str, s
         "ROCM_PATH": str(FAKE_ROCM),
         "FAKE_ROCM_CXX": compiler,
         "LAZYCK_CACHE_DIR": str(where / "cache"),
-        "FAKE_ROCM_LAUNCH_LOG": str(where / "launches"),
     }
 
 
 def call(where: Path, env: Mapping[str, str], function: str, n: int = 0) -> tuple[str, list[str]]:
     """Return what `function(n)` prints in a process of its own, and the kernels that it
     launches."""
-    (where / "launches").write_text("")
+    log = Path(tempfile.mkstemp(dir=where)[1])  # a file for each process, because tests run in parallel
     code = f"import ctypes\nx = ctypes.CDLL('./libx.so')\nx.{function}({n})\n"
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, cwd=where, env={**os.environ, **env}, capture_output=True, text=True)
+    argv = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(
+        argv, cwd=where, env={**os.environ, **env, "FAKE_ROCM_LAUNCH_LOG": str(log)}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    return done.stdout, [line.partition("kernel=")[2] for line in (where / "launches").read_text().splitlines()]
+    return done.stdout, [line.partition("kernel=")[2] for line in log.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
-def test_kernels_compute_what_they_do_ahead_of_time(lazyck: Lazyck, tmp_path: Path, compiler: str) -> None:
-    ahead, lazy = tmp_path / "ahead", tmp_path / "lazy"
-    env = project(ahead, FILES, compiler)
-    subprocess.run(["sh", "build.sh"], cwd=ahead, env={**os.environ, **env}, check=True)
-    lazy_env = project(lazy, FILES, compiler)
-    done = lazyck("build", "full", "--kernels", "*.hip", "--", "sh", "build.sh", cwd=lazy, env=lazy_env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "7 kernels of 3 sources, each compiled when it is first used" in done.stdout + done.stderr
-    for function, n in (("compute", 0), ("compute", 1), ("compute", 2), ("compute", 3), ("other", 0), ("plain", 1)):
-        assert call(lazy, lazy_env, function, n) == call(ahead, env, function, n)
-    printed, launched = call(lazy, lazy_env, "compute", 3)
-    assert printed == "registered\n0 1 63 7 7 0\n" and launched == ["_Z6countsv", "_Z5tellsPi"]
+Pair = tuple[Path, dict[str, str]]
+CALLS = (("compute", 0), ("compute", 1), ("compute", 2), ("compute", 3), ("other", 0), ("plain", 1))
 
 
-def test_no_kernel_is_in_the_library(lazyck: Lazyck, tmp_path: Path) -> None:
-    env = project(tmp_path, {**FILES, "main.hip": FILES["main.hip"].replace("primes[1]", "12345678")}, "g++")
-    done = lazyck("build", "full", "--kernels", "*.hip", "--", "sh", "build.sh", cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture
+def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> tuple[Pair, Pair]:
+    """Return the directories and environments of the library that is lazy, and of the one built
+    ahead of time, by the compiler of the parameter."""
+    compiler = request.param
+
+    def make(where: Path) -> tuple[Pair, Pair]:
+        lazy, ahead = where / "lazy", where / "ahead"
+        env, lazy_env = project(ahead, FILES, compiler), project(lazy, FILES, compiler)
+        subprocess.run(["sh", "build.sh"], cwd=ahead, env={**os.environ, **env}, check=True)
+        done = shared_lazyck("build", "full", "--kernels", "*.hip", "--", "sh", "build.sh", cwd=lazy, env=lazy_env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "7 kernels of 3 sources, each compiled when it is first used" in done.stdout + done.stderr
+        return (lazy, lazy_env), (ahead, env)
+
+    return once(f"fake_rocm_units.{compiler}", make)
+
+
+@pytest.mark.parametrize(("both", "calls"), [("g++", CALLS), ("clang++-19", CALLS[2:5])], indirect=["both"])
+def test_kernels_compute_what_they_do_ahead_of_time(both: tuple[Pair, Pair], calls: Sequence[tuple[str, int]]) -> None:
+    lazy, ahead = both
+    for function, n in calls:
+        called = call(*lazy, function, n)
+        assert called == call(*ahead, function, n)
+        if n == 3:
+            assert called == ("registered\n0 1 63 7 7 0\n", ["_Z6countsv", "_Z5tellsPi"])
+
+
+@pytest.mark.parametrize("both", ["g++"], indirect=True)
+def test_no_kernel_is_in_the_library(both: tuple[Pair, Pair], tmp_path: Path) -> None:
+    (lazy, env), (ahead, _) = both
     number = bytes.fromhex("4e613c4b")  # 12345678 as a float
-    assert number not in (tmp_path / "libx.so").read_bytes()
-    call(tmp_path, env, "compute", 1)
+    assert [number in (where / "libx.so").read_bytes() for where in (lazy, ahead)] == [False, True]
+    call(lazy, {**env, "LAZYCK_CACHE_DIR": str(tmp_path / "cache")}, "compute", 1)
     assert any(number in entry.read_bytes() for entry in (tmp_path / "cache").rglob("*.so"))
 
 

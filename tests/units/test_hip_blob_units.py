@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.hip]
 
 FILES = {
     "blob.hip": """
-#include <hip/hip_runtime.h>
+#include "bare_hip.h"
 template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }
 static __global__ void own(float* x) { x[0] = 1; }
 static __constant__ float table[4];
@@ -178,11 +178,11 @@ def test_a_source_without_device_code_is_compiled_at_the_same_time_too(lazy: Bui
     assert "hip-object" in log_of(lazy) and "the plain command" not in log_of(lazy)
 
 
-def test_where_they_cannot_be_the_plain_command_compiles_them(lazyck: Lazyck, tmp_path: Path, hip_spy: Path) -> None:
-    need_real_hip()
-    lazy = build(lazyck, tmp_path, FILES, rocm6(tmp_path / "rocm"), grades=GRADES)
-    (program,) = lazy.where.rglob("lazyck-unit")
-    program.chmod(0o644)  # as on a file system that is mounted noexec
+def test_where_they_cannot_be_the_plain_command_compiles_them(
+    both: tuple[Built, Built], tmp_path: Path, hip_spy: Path
+) -> None:
+    lazy = both[0].with_own_bundle(tmp_path)
+    lazy.unit_program().chmod(0o644)  # as on a file system that is mounted noexec
     lazy.run(hip_spy, "launch", 1, LAZYCK_BY_KERNEL="0", LAZYCK_JOBS="2")
     assert lazy.entries == ["blob"]
     assert "the plain command" in log_of(lazy)

@@ -16,7 +16,7 @@ from _lazyck import trailer
 pytestmark = [pytest.mark.hip]
 
 HEADER = """
-#include <hip/hip_runtime.h>
+#include "bare_hip.h"
 template <class T, int N> __global__ void scale(T* x) { x[threadIdx.x] *= N; }
 __device__ __noinline__ float summed(float* x, int n) {
     float s = 0;
@@ -27,47 +27,59 @@ __device__ __noinline__ float summed(float* x, int n) {
 SOURCE = """
 #include "kernels.h"
 static __global__ void one(float* x) { x[0] = summed(x, 3); }
-static __global__ void two(float* x) { x[0] = 2; }
 extern "C" int launch(int n, float* x) {
     switch (n) {
         case 0: scale<float, 2><<<1, 32>>>(x); break;
         case 1: one<<<1, 1>>>(x); break;
-        case 2: two<<<1, 1>>>(x); break;
     }
     return hipGetLastError();
 }
 """
-BLOB = SOURCE.replace('extern "C" int launch', "int launch_it")
-MAIN = """
-int launch_it(int, float*);
-extern "C" int launch(int n, float* x) { return launch_it(n, x); }
+BLOB = """
+#include "kernels.h"
+int launch_it(float* x) { scale<float, 2><<<1, 32>>>(x); return hipGetLastError(); }
 """
+MAIN = (
+    SOURCE
+    + """
+int launch_it(float*);
+extern "C" int launch_blob(int, float* x) { return launch_it(x); }
+"""
+)
 COMMENTED = "// 2.0\n\n#define VERSION 2\n" + HEADER
 RELEASED = COMMENTED + "struct Other { int a[3]; };\n"
 CHANGED = HEADER.replace("*= N", "+= N")
+RELEASES = {"first": HEADER, "commented": COMMENTED, "released": RELEASED, "changed": CHANGED}
 
-# This function builds a library from files, launches a kernel in a process, and returns what lazyck
-# prints there.
-Say = Callable[[str, dict[str, str], int], str]
+# This function calls a function of a release in a process, and returns what lazyck prints there.
+Say = Callable[[str, str, int], str]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> dict[str, Built]:
+    """Build the library with each release of the header."""
+    need_real_hip()
+    where = tmp_path_factory.mktemp("hip_text_keys")
+    home = rocm6(where / "home")
+    made = {}
+    for name, header in RELEASES.items():
+        files = {"kernels.h": header, "blob.hip": BLOB, "main.hip": MAIN}
+        made[name] = build(
+            shared_lazyck, where / name, files, home, grades=("--kernels", "*.hip", "--blobs", "*/blob.hip")
+        )
+    return made
 
 
 @pytest.fixture
-def say(shared_lazyck: Lazyck, tmp_path: Path, hip_spy: Path) -> Say:
-    need_real_hip()
-    built: dict[str, Built] = {}
-
-    def launch(name: str, files: dict[str, str], n: int) -> str:
-        if name not in built:
-            grades = ("--kernels", "*.hip", "--blobs", "*/blob.hip")
-            home = rocm6(tmp_path / f"home-{name}")
-            built[name] = build(shared_lazyck, tmp_path / name, files, home, grades=grades)
+def say(built: dict[str, Built], tmp_path: Path, hip_spy: Path) -> Say:
+    def call(name: str, function: str, n: int) -> str:
         log = tmp_path / f"said-{name}{n}"
         env = {"LAZYCK_CACHE_DIR": str(tmp_path / "cache"), "LAZYCK_LOG": "info", "LAZYCK_LOG_FILE": str(log)}
         env |= {"LAZYCK_BY_KERNEL": "0", "LAZYCK_TEXT_KEYS": "1"}
-        assert built[name].run(hip_spy, "launch", n, **env)[0] == "0"
+        assert built[name].run(hip_spy, function, n, **env)[0] == "0"
         return log.read_text()
 
-    return launch
+    return call
 
 
 def images(where: Path, pattern: str) -> list[bytes]:
@@ -77,21 +89,14 @@ def images(where: Path, pattern: str) -> list[bytes]:
 
 
 def test_what_a_release_does_not_change_for_a_kernel_is_taken_over(say: Say, tmp_path: Path) -> None:
-    said = [
-        "took over" in say(name, {"kernels.h": header, "main.hip": SOURCE}, n)
-        for name, header in (("first", HEADER), ("released", RELEASED), ("changed", CHANGED))
-        for n in range(2)
-    ]
+    said = ["took over" in say(name, "launch", n) for name in ("first", "released", "changed") for n in range(2)]
     assert said == [False, False, True, True, False, True]
     first, second, third = images(tmp_path, "main.scale*")
     assert first == second != third
 
 
 def test_a_whole_blob_is_taken_over(say: Say, tmp_path: Path) -> None:
-    said = [
-        say(name, {"kernels.h": header, "blob.hip": BLOB, "main.hip": MAIN}, 0)
-        for name, header in (("first", HEADER), ("commented", COMMENTED), ("released", RELEASED))
-    ]
+    said = [say(name, "launch_blob", 0) for name in ("first", "commented", "released")]
     assert [re.findall("(compiled|took over) blob ", s) for s in said] == [["compiled"], ["took over"], ["compiled"]]
     first, second, _ = images(tmp_path, "blob-*")
     assert first == second

@@ -1,6 +1,7 @@
 """Test the host compiler, which starts before the stubs exist that it includes, and what becomes of
 it if things go wrong."""
 
+import os
 import shlex
 import subprocess
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from cuda_machine import cuda_home, needs_nvcc
 
+from _lazyck.config import tools_dir
+from _lazyck.files import private_directory
 from _lazyck.units.program import build_program
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
@@ -31,8 +34,10 @@ COMPILES = 'case " $* " in *" -c "*) '
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_program(tmp_path_factory.mktemp("lazyck-unit"), ["c++"])
+def program() -> Path:
+    """Return `lazyck-unit`. It lies where the user's own one lies, as it depends on nothing but its
+    sources."""
+    return build_program(private_directory(tools_dir(os.environ) / "programs"), ["c++"])
 
 
 Started = Callable[[str, str], "subprocess.Popen[str]"]

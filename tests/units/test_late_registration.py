@@ -13,7 +13,7 @@ import pytest
 from cuda_machine import cuda_environment, cuda_home, needs_nvcc
 from cuda_units import plain_names
 from gpu.stages.host_units import LATE
-from support import Lazyck
+from support import Lazyck, Once
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -44,7 +44,7 @@ class Built:
     def run(self, code: str, **more: str) -> list[str]:
         """Return the lines that a process prints in which `code` calls the library."""
         env = {**self.env, "LAZYCK_ARCHS": "80", **more}
-        words = ["python3", "-c", CALL + code]
+        words = [sys.executable, "-S", "-c", CALL + code]
         done = subprocess.run(words, cwd=self.where, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.splitlines()
@@ -83,28 +83,43 @@ def build(lazyck: Lazyck, where: Path, cudart: str, *, is_lazy: bool, project: P
     return Built(where, env)
 
 
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build `spy.so`, which stands in for the shared runtime, and `libcuda.so.1`, a driver without
-    a device."""
-    made = tmp_path_factory.mktemp("tools")
-    words: list[str | Path] = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared"]
-    subprocess.run([*words, TESTS / "cuda_spy.cpp", "-o", made / "spy.so"], check=True)
-    driver: list[str | Path] = [TESTS / "cuda_driver.cpp", "-o", made / "libcuda.so.1"]
-    subprocess.run([*words, "-Wl,-soname,libcuda.so.1", *driver], check=True)
-    return made
+@pytest.fixture(scope="session")
+def driver(once: Once) -> Path:
+    """Build `libcuda.so.1`, a driver without a device. Return its directory."""
+
+    def make(where: Path) -> Path:
+        words: list[str | Path] = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1"]
+        subprocess.run([*words, TESTS / "cuda_driver.cpp", "-o", where / "libcuda.so.1"], check=True)
+        return where
+
+    return once("driver_without_device", make)
 
 
-def build_both(lazyck: Lazyck, factory: pytest.TempPathFactory, cudart: str) -> tuple[Built, Built]:
+def build_both(
+    lazyck: Lazyck, factory: pytest.TempPathFactory, cudart: str, project: Path = LATE_PROJECT
+) -> tuple[Built, Built]:
     """Build the library lazily and ahead of time."""
     lazy, ahead = factory.mktemp(f"lazy-{cudart}"), factory.mktemp(f"ahead-{cudart}")
-    return build(lazyck, lazy, cudart, is_lazy=True), build(lazyck, ahead, cudart, is_lazy=False)
+    return (
+        build(lazyck, lazy, cudart, is_lazy=True, project=project),
+        build(lazyck, ahead, cudart, is_lazy=False, project=project),
+    )
 
 
 @pytest.fixture(scope="module")
-def shared_both(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Built, Built]:
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of which the device code of the shared library's kernels does not compile
+    while it exists."""
+    return tmp_path_factory.mktemp("late") / "broken"
+
+
+@pytest.fixture(scope="module")
+def shared_both(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck, broken: Path) -> tuple[Built, Built]:
     """Build with the shared runtime, for which the spy can stand in."""
-    return build_both(shared_lazyck, tmp_path_factory, "shared")
+    project = Path(shutil.copytree(LATE_PROJECT, broken.parent / "project"))
+    error = f'#if defined(__CUDA_ARCH__) && __has_include("{broken}")\n#error broken\n#endif\n'
+    (project / "kernels.cu").write_text(error + (project / "kernels.cu").read_text())
+    return build_both(shared_lazyck, tmp_path_factory, "shared", project)
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +173,8 @@ def used(seen: list[str]) -> list[tuple[str, str]]:
     return found
 
 
-def test_an_ordinary_kernel_is_launched_before_a_late_one_is_registered(fresh: Built, tools: Path) -> None:
-    returned, seen = fresh.spied(tools / "spy.so", calls("ordinary", "double", "ordinary"))
+def test_an_ordinary_kernel_is_launched_before_a_late_one_is_registered(fresh: Built, spy: Path) -> None:
+    returned, seen = fresh.spied(spy, calls("ordinary", "double", "ordinary"))
     assert returned == ["0", "0", "0"]
     assert [short(line) for line in seen] == [
         *("image", "register ordinary", "end", "launch ordinary"),
@@ -168,15 +183,15 @@ def test_an_ordinary_kernel_is_launched_before_a_late_one_is_registered(fresh: B
     ]
 
 
-def test_a_second_launch_registers_and_compiles_nothing(fresh: Built, tools: Path) -> None:
-    returned, seen = fresh.spied(tools / "spy.so", calls("double", "double"))
+def test_a_second_launch_registers_and_compiles_nothing(fresh: Built, spy: Path) -> None:
+    returned, seen = fresh.spied(spy, calls("double", "double"))
     assert returned == ["0", "0"]
     assert [short(line) for line in seen][3:] == ["image", "register double", "end", "launch double", "launch double"]
     assert fresh.units() == 1
 
 
-def test_an_attribute_before_the_first_launch_is_of_the_kernel_that_is_launched(fresh: Built, tools: Path) -> None:
-    returned, seen = fresh.spied(tools / "spy.so", calls("attribute", "reversed"))
+def test_an_attribute_before_the_first_launch_is_of_the_kernel_that_is_launched(fresh: Built, spy: Path) -> None:
+    returned, seen = fresh.spied(spy, calls("attribute", "reversed"))
     assert returned == ["0", "0"]
     assert [short(line) for line in seen][3:] == [
         "image",
@@ -190,9 +205,9 @@ def test_an_attribute_before_the_first_launch_is_of_the_kernel_that_is_launched(
 
 @pytest.mark.parametrize("order", [("copy", "look up"), ("look up", "copy")], ids=["first", "after"])
 def test_a_constant_is_in_the_image_of_the_kernel_that_reads_it(
-    fresh: Built, tools: Path, order: tuple[str, str]
+    fresh: Built, spy: Path, order: tuple[str, str]
 ) -> None:
-    returned, seen = fresh.spied(tools / "spy.so", calls(*order))
+    returned, seen = fresh.spied(spy, calls(*order))
     assert returned == ["0", "0"]
     images = "\n".join(map(short, seen)).split("image\n")
     (with_table,) = [image.splitlines() for image in images if "register table" in image]
@@ -203,42 +218,35 @@ def test_a_constant_is_in_the_image_of_the_kernel_that_reads_it(
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_reaches_what_it_does_ahead_of_time(shared_both: tuple[Built, Built], tools: Path, name: str) -> None:
-    lazy, ahead = (library.spied(tools / "spy.so", calls("ordinary", name)) for library in shared_both)
+def test_a_call_reaches_what_it_does_ahead_of_time(shared_both: tuple[Built, Built], spy: Path, name: str) -> None:
+    lazy, ahead = (library.spied(spy, calls("ordinary", name)) for library in shared_both)
     assert lazy[0] == ahead[0] == ["0", "0"]
     assert used(lazy[1]) == used(ahead[1])
     assert "UNREGISTERED" not in dict(used(lazy[1])).values() and len(used(lazy[1])) == 2
 
 
-def test_a_launch_that_threw_works_when_it_may_compile(fresh: Built, tools: Path) -> None:
+def test_a_launch_that_threw_works_when_it_may_compile(fresh: Built, spy: Path) -> None:
     code = calls("double", "double", "attribute", "copy", "ordinary") + "x.lazyck_forbid_jit(0)\n" + calls("double")
-    returned, seen = fresh.spied(tools / "spy.so", code, LAZYCK_JIT="off")
+    returned, seen = fresh.spied(spy, code, LAZYCK_JIT="off")
     assert all(FORBIDDEN in line for line in returned[:4]), returned
     assert returned[4:] == ["0", "0"]
     assert [short(line) for line in seen][3:] == ["launch ordinary", "image", "register double", "end", "launch double"]
 
 
-def test_a_launch_that_threw_works_when_another_process_has_compiled(fresh: Built, tools: Path) -> None:
-    other = [sys.executable, "-c", CALL + calls("double")]
-    environment = {**fresh.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(tools / "spy.so"), "CUDA_SPY": "/dev/null"}
+def test_a_launch_that_threw_works_when_another_process_has_compiled(fresh: Built, spy: Path) -> None:
+    other = [sys.executable, "-S", "-c", CALL + calls("double")]
+    environment = {**fresh.env, "LAZYCK_ARCHS": "80", "LD_PRELOAD": str(spy), "CUDA_SPY": "/dev/null"}
     code = f"{calls('double')}subprocess.run({other}, check=True, capture_output=True, env={environment})\n"
-    returned, seen = fresh.spied(tools / "spy.so", code + calls("double"), LAZYCK_JIT="off")
+    returned, seen = fresh.spied(spy, code + calls("double"), LAZYCK_JIT="off")
     assert FORBIDDEN in returned[0] and returned[1:] == ["0"]
     assert [short(line) for line in seen][3:] == ["image", "register double", "end", "launch double"]
 
 
-def test_a_launch_whose_compile_failed_works_when_failures_are_cleared(
-    lazyck: Lazyck, tmp_path: Path, tools: Path
-) -> None:
-    broken = tmp_path / "broken"
-    project = Path(shutil.copytree(LATE_PROJECT, tmp_path / "project"))
-    error = f'#if defined(__CUDA_ARCH__) && __has_include("{broken}")\n#error broken\n#endif\n'
-    (project / "kernels.cu").write_text(error + (project / "kernels.cu").read_text())
-    lazy = build(lazyck, tmp_path, "shared", is_lazy=True, project=project)
+def test_a_launch_whose_compile_failed_works_when_failures_are_cleared(fresh: Built, spy: Path, broken: Path) -> None:
     broken.touch()
     fix = f"import os; os.remove({str(broken)!r})\n"
     code = calls("double", "ordinary") + fix + calls("double") + "x.lazyck_clear_failures()\n" + calls("double")
-    (first, ordinary, again, last), seen = lazy.spied(tools / "spy.so", code)
+    (first, ordinary, again, last), seen = fresh.spied(spy, code)
     assert "cannot compile blob" in first and again == first
     assert (ordinary, last) == ("0", "0")
     assert [short(line) for line in seen][3:] == ["launch ordinary", "image", "register double", "end", "launch double"]
@@ -246,19 +254,19 @@ def test_a_launch_whose_compile_failed_works_when_failures_are_cleared(
 
 @pytest.mark.parametrize("proof", LATE)
 def test_the_real_runtime_over_no_device_says_what_it_does_ahead_of_time(
-    both: tuple[Built, Built], tools: Path, proof: str
+    both: tuple[Built, Built], driver: Path, proof: str
 ) -> None:
     code = f"x.prove({proof.encode()!r})\n"
-    lazy, ahead = (library.without_device(tools, code) for library in both)
+    lazy, ahead = (library.without_device(driver, code) for library in both)
     assert lazy == ahead and all("cudaErrorNoDevice" in line for line in lazy) and lazy
     assert both[0].units() > 0, "the kernels were compiled and registered"
 
 
 def test_the_real_runtime_is_told_of_a_kernel_that_could_not_be_compiled_at_first(
-    both: tuple[Built, Built], tools: Path
+    both: tuple[Built, Built], driver: Path
 ) -> None:
     lazy, _ = both
     code = calls("ordinary", "double", "copy") + "x.lazyck_forbid_jit(0)\n" + calls("double", "copy", "double")
-    first, thrown, thrown_too, *others = lazy.without_device(tools, code, LAZYCK_JIT="off")
+    first, thrown, thrown_too, *others = lazy.without_device(driver, code, LAZYCK_JIT="off")
     assert FORBIDDEN in thrown and FORBIDDEN in thrown_too
     assert [first, *others] == [str(NO_DEVICE)] * 4

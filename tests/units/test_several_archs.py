@@ -65,7 +65,7 @@ def pair(request: pytest.FixtureRequest, lazyck: Lazyck, once: Once, tmp_path: P
         need_real_hip()
 
         def make(where: Path) -> tuple[Built, Built]:
-            files, home = {"x.hip": "#include <hip/hip_runtime.h>\n" + KERNELS}, HOMES["clang19"](where / "home")
+            files, home = {"x.hip": '#include "bare_hip.h"\n' + KERNELS}, HOMES["clang19"](where / "home")
             lazily = hip_units.build(lazyck, where / "lazy", files, home, "--offload-arch=gfx908 --offload-compress")
             return lazily, hip_units.build_ahead(where / "ahead", files, home, "--offload-arch=gfx908")
 

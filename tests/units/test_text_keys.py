@@ -3,6 +3,7 @@ the text has not."""
 
 import contextlib
 import re
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ CHANGED = HEADER.replace("x + x", "x * 5")
 COMMENTED = "// a comment\n\n" + HEADER
 MOVED = "\n\n" + SOURCE
 WITHOUT_PLACES = SOURCE.replace("__builtin_LINE()", "7")
+BLOB = WITHOUT_PLACES.replace("API launch", "API launch_blob")
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,12 @@ class Releases:
     spy: Path
     cache: Path
 
-    def launch(self, name: str, n: int, **more: str) -> str:
+    def launch(self, name: str, n: int, function: str = "launch", **more: str) -> str:
         """Return what the library prints in a process that launches, with this test's cache."""
         built, log = self.built[name], self.cache.parent / "said"
         log.unlink(missing_ok=True)
         env = {"LAZYCK_CACHE_DIR": str(self.cache), "LAZYCK_LOG": "info", "LAZYCK_LOG_FILE": str(log), **more}
-        returned, seen = built.run(self.spy, "launch", n, **env)
+        returned, seen = built.run(self.spy, function, n, **env)
         assert returned == "0" and len(used(seen)) == 1
         return log.read_text() if log.exists() else ""
 
@@ -91,16 +93,32 @@ def all_built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -
     made = {}
     for name, header, source in (
         ("first", HEADER, SOURCE), ("released", RELEASED, SOURCE), ("changed", CHANGED, SOURCE),
-        ("commented", COMMENTED, SOURCE), ("moved", HEADER, MOVED),
+        ("moved", COMMENTED, MOVED),
     ):  # fmt: skip
-        files = {"kernels.cuh": header, "main.cu": source}
-        made[name] = build(shared_lazyck, tmp_path_factory.mktemp(name), files)
+        files = {"kernels.cuh": header, "main.cu": source, **({} if name == "released" else {"blob.cu": BLOB})}
+        made[name] = build(shared_lazyck, tmp_path_factory.mktemp(name), files, blobs="*/blob.cu")
     return made
 
 
 @pytest.fixture
-def releases(all_built: dict[str, Built], spy: Path, tmp_path: Path) -> Releases:
+def fresh(all_built: dict[str, Built], spy: Path, tmp_path: Path) -> Releases:
+    """Return the releases with an empty cache."""
     return Releases(all_built, spy, tmp_path / "cache")
+
+
+@pytest.fixture(scope="module")
+def launched(all_built: dict[str, Built], spy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache with what the first launch of the kernel that all releases have leaves."""
+    releases = Releases(all_built, spy, tmp_path_factory.mktemp("launched") / "cache")
+    assert compiled(releases.launch("first", SCALE))
+    return releases.cache
+
+
+@pytest.fixture
+def releases(fresh: Releases, launched: Path) -> Releases:
+    """Return the releases after the first one has launched its kernel."""
+    shutil.copytree(launched, fresh.cache)
+    return fresh
 
 
 def image(entry: Path) -> bytes:
@@ -115,7 +133,6 @@ def compiled(said: str) -> bool:
 
 
 def test_what_a_release_does_not_change_for_a_kernel_is_taken_over(releases: Releases) -> None:
-    assert compiled(releases.launch("first", SCALE))
     said = releases.launch("released", SCALE)
     assert not compiled(said)
     assert re.search(r"took over main\.scale-[0-9a-f]+ for 80 in .* s: an existing entry was made", said)
@@ -129,22 +146,20 @@ def test_what_a_release_does_not_change_for_a_kernel_is_taken_over(releases: Rel
 
 
 def test_what_is_compiled_otherwise_is_compiled(releases: Releases) -> None:
-    assert compiled(releases.launch("first", SCALE))
     assert compiled(releases.launch("changed", SCALE))
     first, second = releases.entries()
     assert image(first) != image(second)
 
 
 def test_text_keys_can_be_turned_off(releases: Releases) -> None:
-    releases.launch("first", SCALE)
     assert compiled(releases.launch("released", SCALE, LAZYCK_TEXT_KEYS="0"))
     assert len(releases.texts()) == 1
 
 
 @pytest.mark.parametrize(("n", "is_other"), [(SCALE, False), (CHECKED, True), (PLACED, True)])
-def test_lines_count_where_code_can_tell_them_apart(releases: Releases, n: int, is_other: bool) -> None:
-    assert compiled(releases.launch("first", n))
-    assert compiled(releases.launch("moved", n)) == is_other
+def test_lines_count_where_code_can_tell_them_apart(fresh: Releases, n: int, is_other: bool) -> None:
+    assert compiled(fresh.launch("first", n))
+    assert compiled(fresh.launch("moved", n)) == is_other
 
 
 def test_a_whole_source_is_taken_over(lazyck: Lazyck, spy: Path, tmp_path: Path) -> None:
@@ -160,7 +175,6 @@ def test_a_whole_source_is_taken_over(lazyck: Lazyck, spy: Path, tmp_path: Path)
 
 
 def test_a_damaged_entry_is_not_taken_over(releases: Releases) -> None:
-    releases.launch("first", SCALE)
     (entry,) = releases.entries()
     data = bytearray(entry.read_bytes())
     data[len(data) // 2] ^= 1
@@ -170,7 +184,6 @@ def test_a_damaged_entry_is_not_taken_over(releases: Releases) -> None:
 
 @pytest.mark.parametrize("target", ["../../../etc/passwd", "a/b/../c.so", "", "a/b", "/etc/x/y.so", "a/.b/c.so"])
 def test_what_names_no_entry_is_passed_over(releases: Releases, target: str) -> None:
-    releases.launch("first", SCALE)
     (text,) = releases.texts()
     text.write_text(target)
     assert compiled(releases.launch("released", SCALE))
@@ -178,7 +191,6 @@ def test_what_names_no_entry_is_passed_over(releases: Releases, target: str) -> 
 
 
 def test_an_entry_of_another_text_is_not_taken_over(releases: Releases) -> None:
-    releases.launch("first", SCALE)
     (text,) = releases.texts()
     before = text.read_text()
     releases.launch("changed", SCALE)
@@ -189,17 +201,15 @@ def test_an_entry_of_another_text_is_not_taken_over(releases: Releases) -> None:
 
 
 def test_places_that_others_can_write_are_refused(releases: Releases) -> None:
-    releases.launch("first", SCALE)
     (releases.cache / ".texts").chmod(0o777)
     assert compiled(releases.launch("released", SCALE))
     (releases.cache / ".texts").chmod(0o700)
     for text in releases.texts():
         text.chmod(0o666)
-    assert compiled(releases.launch("commented", SCALE))
+    assert compiled(releases.launch("moved", SCALE))
 
 
 def test_a_cache_that_is_only_read_is_looked_in(releases: Releases) -> None:
-    releases.launch("first", SCALE)
     own = releases.cache.parent / "own"
     said = releases.launch("released", SCALE, LAZYCK_CACHE_DIR=str(own), LAZYCK_CACHE_PATH=str(releases.cache))
     assert not compiled(said)
@@ -215,26 +225,25 @@ def is_sending(where: Path) -> bool:
     return f"--cache\0{where}".encode() in found
 
 
-def test_remote_caches_are_asked(releases: Releases, tmp_path: Path) -> None:
+def test_remote_caches_are_asked(fresh: Releases, tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     remote = {
         "LAZYCK_REMOTE": f"{tmp_path / 'shared'}|trusted",
         "LAZYCK_REMOTE_HELPER": str(Path(sys.executable).parent / "lazyck-remote"),
     }
-    assert compiled(releases.launch("first", SCALE, **remote))
+    assert compiled(fresh.launch("first", SCALE, **remote))
     wait_until(lambda: not is_sending(tmp_path))
     sizes = [p.stat().st_size for p in (tmp_path / "shared" / "cas").iterdir()]
     assert len(sizes) == 1 and len(list((tmp_path / "shared" / "ac").iterdir())) == 2
     other = str(tmp_path / "other")
-    assert not compiled(releases.launch("released", SCALE, **remote, LAZYCK_CACHE_DIR=other))
+    assert not compiled(fresh.launch("released", SCALE, **remote, LAZYCK_CACHE_DIR=other))
     wait_until(lambda: not is_sending(tmp_path))
     third = str(tmp_path / "third")
-    assert "compiled" not in releases.launch("released", SCALE, **remote, LAZYCK_CACHE_DIR=third)
-    assert compiled(releases.launch("changed", SCALE, **remote, LAZYCK_CACHE_DIR=third))
+    assert "compiled" not in fresh.launch("released", SCALE, **remote, LAZYCK_CACHE_DIR=third)
+    assert compiled(fresh.launch("changed", SCALE, **remote, LAZYCK_CACHE_DIR=third))
 
 
 def test_explain_says_it(releases: Releases, lazyck: Lazyck) -> None:
-    releases.launch("first", SCALE)
     releases.launch("released", SCALE)
     first, second = releases.entries()
     built = releases.built["released"]
@@ -244,7 +253,6 @@ def test_explain_says_it(releases: Releases, lazyck: Lazyck) -> None:
 
 
 def test_trimming_forgets_texts_of_entries_that_are_gone(releases: Releases, lazyck: Lazyck) -> None:
-    releases.launch("first", SCALE)
     releases.launch("first", CHECKED)
     releases.entries("main.checked*.so")[0].unlink()
     env = {"LAZYCK_CACHE_DIR": str(releases.cache)}
@@ -253,24 +261,12 @@ def test_trimming_forgets_texts_of_entries_that_are_gone(releases: Releases, laz
     assert ".scale" in left.read_text()
 
 
-@pytest.fixture(scope="module")
-def blobs(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> dict[str, Built]:
-    made = {}
-    for name, header in (("first", HEADER), ("commented", COMMENTED), ("changed", CHANGED)):
-        source = WITHOUT_PLACES.replace("API launch", "int launch_it").replace("#define API", "#define UNUSED")
-        main = 'int launch_it(int, float*);\nextern "C" int launch(int n, float* x) { return launch_it(n, x); }\n'
-        files = {"kernels.cuh": header, "blob.cu": source, "main.cu": main}
-        made[name] = build(shared_lazyck, tmp_path_factory.mktemp(f"blob-{name}"), files, blobs="*/blob.cu")
-    return made
-
-
-def test_host_units_of_blobs_are_taken_over(blobs: dict[str, Built], spy: Path, tmp_path: Path) -> None:
-    releases = Releases(blobs, spy, tmp_path / "cache")
-    said = releases.launch("first", SCALE, LAZYCK_BY_KERNEL="1")
+def test_host_units_of_blobs_are_taken_over(fresh: Releases) -> None:
+    said = fresh.launch("first", SCALE, "launch_blob", LAZYCK_BY_KERNEL="1")
     assert len(re.findall("compiled blob", said)) == 2
-    said = releases.launch("commented", SCALE, LAZYCK_BY_KERNEL="1")
+    said = fresh.launch("moved", SCALE, "launch_blob", LAZYCK_BY_KERNEL="1")
     assert len(re.findall("took over blob", said)) == 2 and "compiled" not in said
-    first, second = releases.entries("blob.host*.so")
+    first, second = fresh.entries("blob.host*.so")
     assert image(first) == image(second)
-    said = releases.launch("changed", SCALE, LAZYCK_BY_KERNEL="1")
+    said = fresh.launch("changed", SCALE, "launch_blob", LAZYCK_BY_KERNEL="1")
     assert "took over" not in said

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("reapi")
 
 FILES = {
     "blob.hip": """
-#include <hip/hip_runtime.h>
+#include "bare_hip.h"
 template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }
 int launch_it(int n, float* x) {
     if (n == 0) scale<2><<<1, 32>>>(x);
@@ -28,7 +28,7 @@ int launch_it(int n, float* x) {
 }
 """,
     "main.hip": """
-#include <hip/hip_runtime.h>
+#include "bare_hip.h"
 static __global__ void own(float* x) { x[0] = 1; }
 int launch_it(int, float*);
 #define API extern "C" __attribute__((visibility("default"))) int
@@ -45,7 +45,7 @@ def make_hip(lazyck: Lazyck, where: Path) -> Built:
 
 def make_cuda(lazyck: Lazyck, where: Path) -> Built:
     files = {
-        name.replace(".hip", ".cu"): text.replace("#include <hip/hip_runtime.h>\n", "").replace("hipGet", "cudaGet")
+        name.replace(".hip", ".cu"): text.replace('#include "bare_hip.h"\n', "").replace("hipGet", "cudaGet")
         for name, text in FILES.items()
     }
     return cuda_units.build(lazyck, where / "lazy", files, blobs="*/blob.cu")

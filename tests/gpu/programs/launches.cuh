@@ -1,15 +1,8 @@
 // What the blobs define, and what they share. Each function launches kernels of its own file.
 #pragma once
-#include <cuda_runtime.h>
-
 #include <string>
 
-// x[i] *= factor
-void scale(float* x, int n, float factor, cudaStream_t stream);
-
-// x[i] += by. One file for each WHICH, so that a program has several that it never called before.
-template <int WHICH>
-void shift(float* x, int n, float by, cudaStream_t stream);
+#include "arithmetic.cuh"
 
 // Each returns what it saw, a line for each call of CUDA.
 std::string attributes_of_kernels();

@@ -1,5 +1,5 @@
 #pragma once
-#include "launches.cuh"
+#include "arithmetic.cuh"
 
 template <int WHICH>
 __global__ void shift_kernel(float* x, int n, float by) {

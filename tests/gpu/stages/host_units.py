@@ -1,6 +1,7 @@
 """Test host units: kernels that are registered with the CUDA runtime at their first use behave as
 ahead of time."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpu.place import Place, StageError
@@ -50,11 +51,14 @@ def build_late(place: Place, made: Path, cudart: str, gencode: str, kernels: str
     place.run(["sh", script, gencode, cudart], cwd=made.parent)
 
 
-def build_by_kernel(place: Place, made: Path, script: Path, cudart: str, gencode: str, kernels: str) -> None:
-    """Run a project's own build under lazyck, with the sources `kernels` compiled by kernel. Raises
-    `StageError`."""
+def build_by_kernel(
+    place: Place, made: Path, script: Path, cudart: str, gencode: str, kernels: str, blobs: Sequence[str] = ("",)
+) -> None:
+    """Run a project's own build under lazyck, with the sources `kernels` compiled by kernel, and
+    `blobs` as blobs. Raises `StageError`."""
     made.parent.mkdir(parents=True, exist_ok=True)
-    options: list[str | Path] = ["--toolchain", "cuda", "--blobs", "", "--kernels", kernels]
+    options: list[str | Path] = ["--toolchain", "cuda", "--kernels", kernels]
+    options += [word for glob in blobs for word in ("--blobs", glob)]
     options += ["--tmp-dir", made.parent / "tmp"]
     said = place.lazyck("build", "full", *options, "--", "sh", script, gencode, cudart, cwd=made.parent)
     if "each compiled when it is first used" not in said.stdout + said.stderr:

@@ -345,6 +345,10 @@ double now_seconds() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+double seconds_since(std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
 // Computes the proleptic Gregorian calendar, in eras of 400 years that begin in March: see
 // https://howardhinnant.github.io/date_algorithms.html (civil_from_days).
 std::string utc_text(std::int64_t seconds) {

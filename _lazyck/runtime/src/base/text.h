@@ -1,6 +1,7 @@
 // Provides small text functions: quoting, splitting, names for file systems, and numbers.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -95,6 +96,9 @@ std::string signal_text(int signal);
 
 // Returns the seconds since 1970.
 double now_seconds();
+
+// Returns the seconds since then, by a clock that nobody sets.
+double seconds_since(std::chrono::steady_clock::time_point then);
 
 // Returns `seconds` since 1970 as "2026-11-23 06:22:18 UTC". The C library's functions would read
 // the time zone's files, under a lock.

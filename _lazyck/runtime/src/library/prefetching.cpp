@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "base/text.h"
 #include "library/readiness.h"
 #include "platform/messages.h"
 #include "platform/threads.h"
@@ -20,8 +21,6 @@ namespace lazyck::rt {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double elapsed_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // Returns what a profile names: a blob, or a part of one, whose name begins with the blob's.
 std::optional<Wanted> wanted_by_name(const Blobs& blobs, const std::string& name) {
@@ -135,7 +134,7 @@ double Prefetch::State::left() const {
     };
     for (std::size_t i = next; i < progress.total; ++i) add(expected(i));
     for (const auto& each : to_compile) add(expected(each.second));
-    for (const auto& each : compiling) add(expected(each.first) - elapsed_since(each.second));
+    for (const auto& each : compiling) add(expected(each.first) - seconds_since(each.second));
     return std::max(longest, sum / static_cast<double>(std::max<std::size_t>(1, running)));
 }
 
@@ -205,7 +204,7 @@ void Prefetch::run(const std::shared_ptr<State>& state) {
         }
         const auto began = state->compiling.find(index);
         if (began != state->compiling.end()) {
-            state->spent += elapsed_since(began->second);
+            state->spent += seconds_since(began->second);
             ++state->compiled;
             state->compiling.erase(began);
         }

@@ -115,7 +115,7 @@ class Span {
     Span(const Span&) = delete;
     Span& operator=(const Span&) = delete;
     ~Span() {
-        m_event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - m_start).count();
+        m_event.seconds = seconds_since(m_start);
         m_events.tell(m_event, m_history);
     }
 

@@ -31,8 +31,6 @@ constexpr std::size_t k_longest_cost = 200;
 constexpr std::size_t k_longest_output = 16 << 20;  // a compiler's first error stands before that
 constexpr double k_least_worth_a_text = 4;          // seconds of a compile; computing the text takes half a second
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 // One compile. The permits are held as long as this object exists.
 class Compilation {
  public:

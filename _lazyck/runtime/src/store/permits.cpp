@@ -156,16 +156,16 @@ bool HostPermit::admit(FileLock& admission, WaitNotice& notice) {
     const Clock::time_point start = Clock::now();
     const double patience = std::min(k_most_moments, m_request.patience);
     while (admission.state() == FileLock::State::busy) {
-        const std::chrono::duration<double> waited = Clock::now() - start;
-        const bool is_over = waited.count() >= patience, is_due = notice.is_due();
+        const double waited = seconds_since(start);
+        const bool is_over = waited >= patience, is_due = notice.is_due();
         if (is_over || is_due) {
             const std::string path = m_request.directory + "/admission";
             const std::string holder = lock_holder(path);
             say(is_over ? Level::warn : Level::info,
-                m_request.subject.words + " waits (" + seconds_text(waited.count()) + ") for " +
+                m_request.subject.words + " waits (" + seconds_text(waited) + ") for " +
                     (holder.empty() ? "the process" : holder) + ", which holds '" + path + "'" +
                     (is_over ? "; giving up: is it stopped?" : ""),
-                {"wait", m_request.subject, waited.count(), is_over ? "gave_up" : ""});
+                {"wait", m_request.subject, waited, is_over ? "gave_up" : ""});
         }
         if (is_over) return true;
         std::this_thread::sleep_for(k_first_pause);
@@ -179,14 +179,14 @@ bool HostPermit::admit(FileLock& admission, WaitNotice& notice) {
 bool HostPermit::is_passed_over(unsigned permit, const std::string& path, const std::string& text) {
     Holder& holder = m_holders[permit];
     if (holder.text != text) holder = {text, Clock::now()};
-    const std::chrono::duration<double> held = Clock::now() - holder.since;
-    if (held.count() < std::min(k_most_moments, m_request.patience)) return false;
+    const double held = seconds_since(holder.since);
+    if (held < std::min(k_most_moments, m_request.patience)) return false;
     const std::string process = lock_holder(path);
     const bool is_stopped = process.find(k_stopped) != std::string::npos;
-    if (!is_stopped && held.count() < m_request.patience) return false;
+    if (!is_stopped && held < m_request.patience) return false;
     say_once(path + text,
              m_request.subject.words + " goes on without waiting for " + (process.empty() ? "the process" : process) +
-                 ", which has held the compile slot '" + path + "' for " + seconds_text(held.count()) +
+                 ", which has held the compile slot '" + path + "' for " + seconds_text(held) +
                  (is_stopped ? " or longer" : " or longer; does it hang?"),
              {"wait", m_request.subject, -1, "gave_up"});
     return true;

@@ -1,4 +1,4 @@
-#include "launches.cuh"
+#include "arithmetic.cuh"
 
 __global__ void scale_kernel(float* x, int n, float factor) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,7 +1,11 @@
 // One function per variant, defined in a generated file each; the kernel is in this header.
 #pragma once
 
+#ifdef LIGHT_HIP
+#include "light_hip.hpp"
+#else
 #include <hip/hip_runtime.h>
+#endif
 
 template <typename T, int Factor>
 int scale(T* data, int n, hipStream_t stream);

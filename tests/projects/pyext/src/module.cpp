@@ -3,7 +3,6 @@
 #include <Python.h>
 
 #include <exception>
-#include <stdexcept>
 
 #include "scale.hpp"
 
@@ -11,11 +10,15 @@ double offset() { return 0.5; }
 
 namespace {
 
+struct NoSuchDim : std::exception {
+    const char* what() const noexcept override { return "no such dim"; }
+};
+
 double dispatch(int dim, double x) {
     if (dim == 32) return run_scale<Traits<32>>(x);
     if (dim == 64) return run_scale<Traits<64>>(x);
     if (dim == 128) return run_scale<Traits<128>>(x);
-    throw std::invalid_argument("no such dim");
+    throw NoSuchDim();
 }
 
 PyObject* scale(PyObject*, PyObject* arguments) {
