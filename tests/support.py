@@ -163,12 +163,14 @@ class Once:
 
     def __call__(self, name: str, make: Callable[[Path], Made]) -> Made:
         """Call `make` with an empty directory of its own, and return its result. Later callers wait
-        and get that result, pickled.
+        and get that result, pickled. `name` tells what is made from what else the module of `make`
+        has made once.
 
         If `make` raises, the next caller calls it again. Nobody may change the directory afterwards
         in a way that another test would see: processes that run side by side share it.
         """
         self._root.mkdir(parents=True, exist_ok=True)
+        name = f"{make.__module__}.{name}"
         result = self._root / f"{name}.pickle"
         with (self._root / f"{name}.lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
