@@ -18,7 +18,7 @@ from common import number
 from elftools.elf.elffile import ELFFile
 from kernels import Case, Cost, hip_cases, run
 
-from _lazyck.units.program import build_program
+from lazyck.units.program import build_program
 
 HEADS = ("source", "in clang's order, wall s", "at the same time, of the wall", "of the CPU", "code and constants")
 OBJECT = "blob.o"

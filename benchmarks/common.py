@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _lazyck import abi
+from lazyck import abi
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from fleet_model import Fleet
 
 Steps = Generator[simpy.Event, Any, Any]
-# _lazyck/runtime/src/library/readiness.cpp: k_kernels_for_a_source
+# lazyck/runtime/src/library/readiness.cpp: k_kernels_for_a_source
 KERNELS_FOR_A_SOURCE = 5
-MOST_FAILURES = 3  # _lazyck/remote/lease.py
+MOST_FAILURES = 3  # lazyck/remote/lease.py
 
 
 class Turn(enum.Enum):
@@ -266,7 +266,7 @@ class Host:
                     tier.down.transfer(unit.size, self.weight - 1)
 
     def _push(self, tier: Tier, unit: Unit, weight: int) -> Steps:
-        """Push, as _lazyck/remote/remote.py does: read the record, ask for the contents' size,
+        """Push, as lazyck/remote/remote.py does: read the record, ask for the contents' size,
         and unless both are good, upload the contents, then the record."""
         if not (yield from self._ask(tier, 2, weight)):
             return
@@ -279,7 +279,7 @@ class Host:
         if (yield from self._ask(tier, 1, 1)):
             tier.entries[unit.key] = Entry(self.local[unit.key].text, unit.text)
 
-    # -- leases, by the steps of _lazyck/remote/helper.py -----------------------------------------
+    # -- leases, by the steps of lazyck/remote/helper.py -----------------------------------------
 
     def _wait_for_turn(self, unit: Unit) -> Steps:
         tier = self.fleet.shared

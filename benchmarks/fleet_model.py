@@ -47,7 +47,7 @@ class Parameters:
     short_queue: float = 0.05  # up to here, several requests of a host are simulated as one event
     timeout: float = 10.0
     connect: float = 2.0
-    slowest: float = 256 * 1024  # what comes more slowly, in bytes a second, is given up (_lazyck/remote/tiers.py)
+    slowest: float = 256 * 1024  # what comes more slowly, in bytes a second, is given up (lazyck/remote/tiers.py)
     down: float = 60.0
     first_poll: float = 0.2
     last_poll: float = 2.0

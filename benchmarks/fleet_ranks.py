@@ -21,7 +21,7 @@ from typing import Any
 from common import NINJA, REPOSITORY, LazyProject, kernel_blobs, kernel_table, ninja_build
 from fleet_net import Host
 
-from _lazyck.remote import EntryName, Remote
+from lazyck.remote import EntryName, Remote
 
 _PR_SET_CHILD_SUBREAPER = 36
 ENTRY = "libk/x86_64-none/k0-0123456789abcdef.so"
@@ -147,7 +147,8 @@ def build(o: Options) -> Path:
 def write_helper(tools: Path) -> None:
     """Write the command `lazyck-remote` of this repository into a directory."""
     helper = tools / "lazyck-remote"
-    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\nfrom _lazyck.helper import main\nmain()\n"
+    start = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
+    start += "from lazyck.commands.remote_program import main\nmain()\n"
     helper.write_text(f"#!{sys.executable}\n{start}")
     helper.chmod(0o755)
 

@@ -39,10 +39,10 @@ import rocm_home
 from machine_code import difference, kernels, plain_name
 from sources import FLASH_ATTN, LLAMA_CPP, Source, fetch
 
-from _lazyck import abi
-from _lazyck.postbuild.eager import device_name
-from _lazyck.toolchains import by_name
-from _lazyck.units.program import build_program
+from lazyck import abi
+from lazyck.postbuild.eager import device_name
+from lazyck.toolchains import by_name
+from lazyck.units.program import build_program
 
 ARCH = "90"
 GPTQMODEL = Source(

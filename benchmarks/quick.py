@@ -29,7 +29,7 @@ from common import (
     spread,
 )
 
-SOURCES = REPOSITORY / "_lazyck" / "runtime" / "src"
+SOURCES = REPOSITORY / "lazyck" / "runtime" / "src"
 
 
 def measure(quick: bool) -> list[Row]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from common import Benchmark, Row, in_turns, main, ratio, spread
 
-from _lazyck.interceptor.setup import set_up
+from lazyck.interceptor.setup import set_up
 
 TARGET = 3.0
 HEADERS = 400

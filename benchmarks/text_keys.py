@@ -36,8 +36,8 @@ from kernels import ARCH, Case, table
 from kernels import run as run_command
 from sources import Source, fetch
 
-from _lazyck.toolchains import by_name
-from _lazyck.units.program import build_program
+from lazyck.toolchains import by_name
+from lazyck.units.program import build_program
 
 LLAMA_CPP = (
     Source(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from common import Benchmark, LazyProject, Row, main, missing_tools, number
 
-from _lazyck.toolchains import by_name
+from lazyck.toolchains import by_name
 
 CALLS = (1_000, 11_000)
 NO_DRIVER = 35  # cudaErrorInsufficientDriver

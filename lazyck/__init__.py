@@ -21,14 +21,14 @@ Errors are `LazyckError`, with a `hint`. If a blob cannot be made ready, the err
 
 from typing import TYPE_CHECKING, Any
 
-from _lazyck import __version__ as __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from _lazyck.errors import CompileError, LazyckError
-    from _lazyck.library.c_interface import Event, Progress, Stats
-    from _lazyck.library.job import Prefetch
-    from _lazyck.library.library import Library
-    from _lazyck.library.process import drain, forbid_jit, load, loaded, prefetch, ready, record
+    from lazyck.errors import CompileError, LazyckError
+    from lazyck.library.c_interface import Event, Progress, Stats
+    from lazyck.library.job import Prefetch
+    from lazyck.library.library import Library
+    from lazyck.library.process import drain, forbid_jit, load, loaded, prefetch, ready, record
 
 __all__ = [
     "CompileError",
@@ -51,7 +51,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Imported only when needed, since compiler shims start this package for every file of a build.
     if name in __all__:
-        from _lazyck import library
+        from lazyck import library
 
         return getattr(library, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """`python -m lazyck` is the `lazyck` command."""
 
-from _lazyck.cli import main
+from lazyck.cli import main
 
 main()

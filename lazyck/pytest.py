@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck import abi
-from _lazyck.config import environment, setting
-from _lazyck.history import Event, decode_trace
+from lazyck import abi
+from lazyck.history.events import Event, decode_trace
+from lazyck.settings.environment import environment, setting
 
 NAME = "lazyck_forbid_jit"
 

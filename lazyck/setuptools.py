@@ -13,9 +13,9 @@ from typing import Any
 from setuptools.command.build_ext import build_ext as _build_ext
 from setuptools.errors import ExecError, OptionError
 
-from _lazyck import abi, proc
-from _lazyck.config import environment, switch
-from _lazyck.errors import UsageError
+from lazyck import abi, proc
+from lazyck.errors import UsageError
+from lazyck.settings.environment import environment, switch
 
 # The options that other commands set on build_ext, such as `build` and editable installations.
 _TOLD = ("build_lib", "build_temp", "compiler", "debug", "force", "inplace", "parallel")

@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from _lazyck import __version__
-from _lazyck.errors import LazyckError
-from _lazyck.library.c_interface import Event
-from _lazyck.library.library import Library
+from lazyck import __version__
+from lazyck.errors import LazyckError
+from lazyck.library.c_interface import Event
+from lazyck.library.library import Library
 
 __all__ = ["spans"]
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import click
 
-from _lazyck.cli import cli
-from _lazyck.postbuild.reasons import Kind
-from _lazyck.runtime.objects import SOURCES
+from lazyck.cli import cli
+from lazyck.postbuild.reasons import Kind
+from lazyck.runtime.objects import SOURCES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- generated: (.*) -->$", re.MULTILINE)

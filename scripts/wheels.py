@@ -19,10 +19,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from _lazyck.runtime import shipped
-from _lazyck.runtime.objects import OBJECTS, objects_for_wheels
-from _lazyck.toolchains.base import machine_for
-from _lazyck.units import program as units
+from lazyck.runtime import shipped
+from lazyck.runtime.objects import OBJECTS, objects_for_wheels
+from lazyck.toolchains.base import machine_for
+from lazyck.units import program as units
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COMPILERS = ("g++", "aarch64-linux-gnu-g++")
@@ -41,8 +41,7 @@ def pure_wheel(out: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="lazyck-wheel-") as work:
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(REPOSITORY / name, work)
-        for name in ("lazyck", "_lazyck"):
-            shutil.copytree(REPOSITORY / name, Path(work, name), ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(REPOSITORY / "lazyck", Path(work, "lazyck"), ignore=shutil.ignore_patterns("__pycache__"))
         made = Path(work, "made")
         run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", made, work)
         (wheel,) = made.iterdir()

@@ -6,15 +6,14 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import oracle
 import pytest
-from buildgrid_server import BuildGrid, buildgrid_home
-from command_server import CommandServer
-from support import HERE, NINJA, REPOSITORY, Lazyck, Once, running
+from support import HERE, NINJA, REPOSITORY, Lazyck, Once, oracle, running
+from support.buildgrid_server import BuildGrid, buildgrid_home
+from support.command_server import CommandServer
 
-from _lazyck.config import tools_dir
-from _lazyck.files import private_directory
-from _lazyck.runtime.objects import build_tool
+from lazyck.files import private_directory
+from lazyck.runtime.objects import build_tool
+from lazyck.settings.environment import tools_dir
 
 
 def pytest_configure() -> None:
@@ -58,7 +57,7 @@ def command_server() -> Iterator[CommandServer]:
 
 
 @pytest.fixture(scope="session")
-def shared_lazyck(tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer) -> Lazyck:
+def lazyck_shared(tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer) -> Lazyck:
     """Return the `lazyck` for fixtures that several tests share. What it builds counts for the
     first of these tests."""
     return command_line(tmp_path_factory, command_server, "", is_exempt=False)
@@ -106,11 +105,11 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 
 
 def compiled(once: Once, name: str) -> Path:
-    """Compile tests/`name`.cpp to a library for LD_PRELOAD."""
+    """Compile tests/support/`name`.cpp to a library for LD_PRELOAD."""
 
     def make(where: Path) -> Path:
         made = where / f"{name}.so"
-        source = REPOSITORY / "tests" / f"{name}.cpp"
+        source = REPOSITORY / "tests" / "support" / f"{name}.cpp"
         subprocess.run(["c++", "-std=c++17", "-fPIC", "-shared", source, "-o", made], check=True)
         return made
 

@@ -1,63 +1,75 @@
-"""Tests that the commands take the names of a cache's files apart as the runtime puts them
-together."""
+"""Tests that the code lies where the project's order and ARCHITECTURE.md say."""
 
-import json
-import os
+import re
 import subprocess
-from dataclasses import replace
-from pathlib import Path
 
-import pytest
-from bundles import make_bundle
+from support import REPOSITORY
 
-from _lazyck.errors import FormatError
-from _lazyck.layout import Place, is_of_entry, log_of, root_of, split_build
-from _lazyck.manifest import encode
-from _lazyck.remote import EntryName
-
-
-@pytest.mark.parametrize("extra_key", ["", "mine"])
-def test_the_path_of_an_entry_says_what_the_runtime_made_it_for(tmp_path: Path, rt_tool: Path, extra_key: str) -> None:
-    bundle = make_bundle(tmp_path / "b", ["one"], archs=["gfx942", "gfx9-4-generic"])
-    blob = replace(bundle.manifest.blobs[0], name="dir-1/a b-0123456789abcdef.so")
-    bundle.file.write_bytes(encode(replace(bundle.manifest, blobs=(blob,))))
-    cache = tmp_path / "cache"
-    env = {**os.environ, "LAZYCK_CACHE_DIR": str(cache), "LAZYCK_EXTRA_CACHE_KEY": extra_key}
-    argv: list[str | Path] = [rt_tool, "status", "--from", bundle.file, "--arch", "gfx942", "--arch", "gfx9-4-generic"]
-    row = json.loads(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)
-    path = Path(row["path"])
-    place = Place.of(path)
-    assert root_of(path) == cache
-    assert (place.library, place.archs) == ("libtiny", "gfx9_4_generic+gfx942")
-    assert place.blob.startswith("dir-1_a_b-0123456789abcdef.so~")
-    assert place.digest == blob.digest[:16]
-    toolchain, salt = split_build(place.build)
-    assert toolchain == bundle.manifest.recipes[0].toolchain_id
-    assert len(salt) == (12 if extra_key else 0)
-    assert (place.is_entry, place.is_log) == (True, False)
-    assert (Place.of(log_of(path)).is_entry, Place.of(log_of(path)).is_log) == (False, True)
-    name = EntryName(row["key"], row["entry"])
-    assert name.place == place
+# What the project was ordered with, and a file that each directory is about.
+ORDERED = {
+    "lazyck/": "cli.py",
+    "lazyck/interceptor/": "shim.c",
+    "lazyck/postbuild/": "main.py",
+    "lazyck/runtime/": "src/lazyck.h",
+    "lazyck/prebuild/": "run.py",
+    "scripts/fake_rocm_home/": "bin/hipcc",
+    "tests/": "conftest.py",
+    "README.md": "",
+    "pyproject.toml": "",
+}
+# The documented modules, the floor that everything stands on, and the command line.
+TOP = {
+    "__init__", "__main__", "pytest", "setuptools", "telemetry", "torch",
+    "abi", "directory", "errors", "files", "proc", "quantities", "terminal", "visible", "waiting",
+    "cli",
+}  # fmt: skip
+# Beside the rooms: what a program does with the whole product.
+OTHER_TESTS = {
+    "benchmarks", "cmake", "cpp", "docs", "examples", "fake_rocm", "faults", "fuzz", "gpu", "model", "mutation",
+    "projects", "support", "world",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "", "lib", "lib/any-g++", "lib/any-g++/add.so", "lib/any-g++/add-0123456789abcdef.log",
-        "lib/any-g++/add-0123456789abcde.so", "lib/any-g++/add-0123456789abcdeF.so", "lib/any-g++/-0123456789abcdef.so",
-        "x/lib/any-g++/add-0123456789abcdef.so", "lib//add-0123456789abcdef.so", "../any-g++/add-0123456789abcdef.so",
-        "lib/../add-0123456789abcdef.so", "lib/any-g++/.add-0123456789abcdef.so", "lib/any g++/add-0123456789abcdef.so",
-        "lib/any-g++/add\n-0123456789abcdef.so", "lib/any-g++/add-0123456789abcdef.so\n",
-        "lib/any-g++/" + "a" * 252 + "-0123456789abcdef.so",
-    ],
-)  # fmt: skip
-def test_what_is_no_entry_is_refused_as_a_name_in_a_remote(name: str) -> None:
-    with pytest.raises(FormatError):
-        EntryName("0" * 32, name)
-    assert EntryName("0" * 32, "lib/any-g++/add-0123456789abcdef.so").place.blob == "add"
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.split("\0") if name and (REPOSITORY / name).exists()]
 
 
-def test_files_that_belong_to_an_entry_are_known_by_their_ends() -> None:
-    own = ("a-0.so", "a-0.log", "a-0.so.seen", "a-0.so.bad-17-3")
-    assert [is_of_entry(name) for name in own] == [True] * len(own)
-    assert not any(map(is_of_entry, ("none of ours", "a-0.so.lock", ".0123456789abcdef")))
+def rooms() -> set[str]:
+    return {p.parent.name for p in (REPOSITORY / "lazyck").glob("*/__init__.py")}
+
+
+def test_what_was_ordered_is_there_and_holds_the_code() -> None:
+    for place, file in ORDERED.items():
+        assert (REPOSITORY / place / file).is_file() if file else (REPOSITORY / place).is_file(), place
+    code = [name for name in tracked() if re.search(r"\.(py|c|cpp|h|hpp|S)$", name)]
+    homes = ("lazyck/", "scripts/", "tests/", "examples/", "benchmarks/")
+    assert not [name for name in code if not name.startswith(homes)]
+    lines = {home: 0 for home in ORDERED if home.startswith("lazyck/")}
+    for name in code:
+        for home in lines:
+            if name.startswith(home):
+                lines[home] += (REPOSITORY / name).read_text().count("\n")
+    assert all(count > 1000 for count in lines.values()), lines
+
+
+def test_the_top_of_the_package_holds_the_floor_and_the_command_line_alone() -> None:
+    assert {p.stem for p in (REPOSITORY / "lazyck").glob("*.py")} == TOP
+
+
+def test_tests_mirror_the_rooms() -> None:
+    tests = {p.name for p in (REPOSITORY / "tests").iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert tests == rooms() | OTHER_TESTS
+
+
+def test_what_tests_share_is_in_one_package_and_says_what_it_is() -> None:
+    flat = {p.name for p in (REPOSITORY / "tests").glob("*.py") if not p.name.startswith("test_")}
+    assert flat == {"conftest.py"}
+    for path in (REPOSITORY / "tests" / "support").glob("*.py"):
+        assert path.read_text().startswith(('"""', "#!")), path
+
+
+def test_the_former_package_is_gone() -> None:
+    former = "_" + "lazyck"
+    found = subprocess.run(["git", "grep", "-l", former], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (1, "")

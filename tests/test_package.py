@@ -15,10 +15,10 @@ def test_wheel_is_pure_python_and_carries_the_sources_of_runtime_and_shim(tmp_pa
     wheel = next(tmp_path.glob("lazyck-*.whl"))
     assert wheel.name.endswith("-py3-none-any.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    files = (p for package in ("lazyck", "_lazyck") for p in (REPOSITORY / package).rglob("*") if p.is_file())
+    files = (p for p in (REPOSITORY / "lazyck").rglob("*") if p.is_file())
     shipped = {p.relative_to(REPOSITORY).as_posix() for p in files}
     wanted = {n for n in shipped if not n.endswith(".pyc")}
-    wanted |= {f"_lazyck/docs/{page.name}" for page in (REPOSITORY / "docs").glob("*.md")}
+    wanted |= {f"lazyck/docs/{page.name}" for page in (REPOSITORY / "docs").glob("*.md")}
     assert wanted <= set(names), sorted(wanted - set(names))
     assert not [n for n in names if n.endswith((".so", ".o")) or n.startswith(("tests", "examples"))]
 

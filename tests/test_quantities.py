@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from bundles import make_bundle
-from shown_sizes import SHOWN
 from support import HERE, REPOSITORY
+from support.bundles import make_bundle
+from support.shown_sizes import SHOWN
 
-from _lazyck import abi
-from _lazyck.config import seconds
-from _lazyck.errors import UsageError
-from _lazyck.prebuild.reapi.action import compile_seconds
-from _lazyck.quantities import parse_age, parse_size, seconds_of, show_seconds, show_size, size_of
-from _lazyck.runtime.objects import SOURCES
-from _lazyck.variables import BY_NAME
+from lazyck import abi
+from lazyck.errors import UsageError
+from lazyck.prebuild.reapi.action import compile_seconds
+from lazyck.quantities import parse_age, parse_size, seconds_of, show_seconds, show_size, size_of
+from lazyck.runtime.objects import SOURCES
+from lazyck.settings.environment import seconds
+from lazyck.settings.variables import BY_NAME
 
 # Each text has its size in bytes, or None if it is no size.
 SIZES: dict[str, int | None] = {
@@ -112,7 +112,7 @@ def test_the_runtime_takes_a_size_from_the_environment_in_kib_rounded_up(tmp_pat
 
 def test_sizes_are_put_into_words_in_one_place_of_each_language() -> None:
     unit = re.compile(r"""(?<!"")[}"] ?[kKMGT]i?B\b""")  # a unit behind a value: "{n} MB", + " MB"
-    files = [p for p in (REPOSITORY / "_lazyck").rglob("*") if p.suffix in (".py", ".js", ".cpp", ".h", ".c")]
+    files = [p for p in (REPOSITORY / "lazyck").rglob("*") if p.suffix in (".py", ".js", ".cpp", ".h", ".c")]
     found = {p.name for p in files for line in p.read_text().splitlines() if unit.search(line.partition("//")[0])}
     assert found == {"text.cpp", "page.js"}
 

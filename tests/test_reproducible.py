@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import bare_hip
 import pytest
-from cuda_machine import cuda_environment, needs_nvcc
-from llvm_tools import CLANG
-from rocm_layouts import need_real_hip, rocm6, script
-from support import HERE, Lazyck, Once
+from support import HERE, Lazyck, Once, bare_hip
+from support.cuda_machine import cuda_environment, needs_nvcc
+from support.llvm_tools import CLANG
+from support.rocm_layouts import need_real_hip, rocm6, script
 
 # Says where and when it was compiled, and has names that its compiler must invent.
 HOST = """
@@ -170,14 +169,14 @@ def build(lazyck: Lazyck, where: Path, name: str, home: Path) -> Builder:
 
 
 @pytest.fixture
-def first(once: Once, shared_lazyck: Lazyck, kind: str) -> tuple[Builder, dict[str, bytes]]:
+def first(once: Once, lazyck_shared: Lazyck, kind: str) -> tuple[Builder, dict[str, bytes]]:
     """Return the first builder, with the entries that it made."""
     if kind == "hip":
         need_real_hip()
 
     def make(where: Path) -> tuple[Builder, dict[str, bytes]]:
         home = rocm6(where / "rocm") if kind == "hip" else where
-        builder = build(shared_lazyck, where / "first", kind, home)
+        builder = build(lazyck_shared, where / "first", kind, home)
         return builder, builder.make_entries()
 
     made = once(f"reproducible-{kind}", make)
@@ -187,10 +186,10 @@ def first(once: Once, shared_lazyck: Lazyck, kind: str) -> tuple[Builder, dict[s
 
 @each_kind
 def test_two_builders_at_different_places_and_times_make_equal_entries(
-    kind: str, first: tuple[Builder, dict[str, bytes]], shared_lazyck: Lazyck, tmp_path: Path
+    kind: str, first: tuple[Builder, dict[str, bytes]], lazyck_shared: Lazyck, tmp_path: Path
 ) -> None:
     began = time.time()
-    second = build(shared_lazyck, tmp_path / "another-place/of/the-project", kind, first[0].where.parent / "rocm")
+    second = build(lazyck_shared, tmp_path / "another-place/of/the-project", kind, first[0].where.parent / "rocm")
     time.sleep(max(0.0, began + 1.1 - time.time()))  # __TIME__ tells seconds
     made = second.make_entries(**ELSEWHERE)
     assert sorted(made) == sorted(first[1])

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from bundles import Bundle, make_bundle
 from support import Lazyck, on_terminal
+from support.bundles import Bundle, make_bundle
 
 BROKEN = "#error broken on purpose\n"
 TRIM = ("cache", "trim", "--max-size", "much")

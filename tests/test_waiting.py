@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from support import HERE, REPOSITORY, Lazyck, read_to_end
-from twice_project import COMPILE, run_library, write_project
+from support.twice_project import COMPILE, run_library, write_project
 
-from _lazyck import waiting
+from lazyck import waiting
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ sys.path[:0] = [str(HERE.parent), str(REPOSITORY)]
 
 from sources import FLASH_ATTN, check, cpu_of_children, fetch  # noqa: E402
 
-from _lazyck.interceptor.log import read_log  # noqa: E402
+from lazyck.interceptor.log import read_log  # noqa: E402
 
 CK = "csrc/composable_kernel"  # in flash-attn
 ARCH = "gfx942"

@@ -79,7 +79,7 @@ def write_irc(work: Path) -> Path:
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
-        "from _lazyck.irc import main\nmain()\n"
+        "from lazyck.toolchains.irc import main\nmain()\n"
     )
     program.chmod(0o755)
     return program.parent

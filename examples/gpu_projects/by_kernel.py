@@ -12,16 +12,16 @@ from pathlib import Path
 
 from sources import cpu_of_children
 
-from _lazyck import abi
-from _lazyck.check.ahead import present
-from _lazyck.command import CompileCommand
-from _lazyck.postbuild.eager import HostUnits, Program
-from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.group import writing_to
-from _lazyck.postbuild.store import Store
-from _lazyck.toolchains import by_name
-from _lazyck.toolchains.options import join
-from _lazyck.units.program import build_program, source_digest
+from lazyck import abi
+from lazyck.check.ahead import present
+from lazyck.postbuild.eager import HostUnits, Program
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.probe.group import writing_to
+from lazyck.postbuild.store import Store
+from lazyck.toolchains import by_name
+from lazyck.toolchains.command import CompileCommand
+from lazyck.toolchains.options import join
+from lazyck.units.program import build_program, source_digest
 
 _STEP = "#$ "  # what `nvcc --dryrun` shows before each step
 _TURNS = 3

@@ -6,8 +6,8 @@ each.
 
 PROJECT is one of projects.py. This needs nvcc, CMake, ninja and, in this Python, torch (one without
 CUDA will do), setuptools and wheel, but no GPU. The calls run against a CUDA runtime that records
-which kernel is launched instead of launching it (tests/cuda_spy.cpp), and a torch device that is
-the host's memory.
+which kernel is launched instead of launching it (tests/support/cuda_spy.cpp), and a torch device
+that is the host's memory.
 """
 
 import argparse
@@ -30,11 +30,11 @@ from cuda_headers import headers  # noqa: E402
 from projects import PROJECTS, TORCH_CUDA, Project  # noqa: E402
 from sources import REPOSITORY, check, cpu_of_children, events, fetch, lazyck, summaries, unused  # noqa: E402
 
-from _lazyck.check.ahead import present  # noqa: E402
-from _lazyck.postbuild import state  # noqa: E402
-from _lazyck.postbuild.link.words import load_ahead  # noqa: E402
-from _lazyck.postbuild.probe.group import writing_to  # noqa: E402
-from _lazyck.toolchains import by_name  # noqa: E402
+from lazyck.check.ahead import present  # noqa: E402
+from lazyck.postbuild import state  # noqa: E402
+from lazyck.postbuild.link.words import load_ahead  # noqa: E402
+from lazyck.postbuild.probe.group import writing_to  # noqa: E402
+from lazyck.toolchains import by_name  # noqa: E402
 
 SPY = REPOSITORY / "tests" / "cuda_spy.cpp"
 

@@ -1,7 +1,7 @@
 // Provides a "CUDA device" for a torch that was built without CUDA, so that extensions get as far
 // as launching their kernels. Its memory is the host's, and what torch itself would compute there
 // is computed on the host. Kernels are not run; the CUDA runtime records who launches them (see
-// tests/cuda_spy.cpp). Linked as libc10_cuda-stand-in.so.
+// tests/support/cuda_spy.cpp). Linked as libc10_cuda-stand-in.so.
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <c10/core/impl/FakeGuardImpl.h>

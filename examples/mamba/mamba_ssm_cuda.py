@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE.parent / "torch_cuda")]
 import extension as ext  # noqa: E402
 from sources import MAMBA  # noqa: E402
 
-from _lazyck.postbuild.objects.embedded import read_manifest  # noqa: E402
+from lazyck.postbuild.objects.embedded import read_manifest  # noqa: E402
 
 BLOBS = "*/csrc/selective_scan/selective_scan_[fb]wd_*.cu"
 CALLED = "selective_scan_fwd_fp32"

@@ -24,9 +24,9 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 import stand_ins  # noqa: E402
 from sources import Source, check, cpu_of_children, fetch, lazyck, summaries  # noqa: E402
 
-from _lazyck.postbuild.objects import elf  # noqa: E402
-from _lazyck.postbuild.probe.group import writing_to  # noqa: E402
-from _lazyck.toolchains import by_name  # noqa: E402
+from lazyck.postbuild.objects import elf  # noqa: E402
+from lazyck.postbuild.probe.group import writing_to  # noqa: E402
+from lazyck.toolchains import by_name  # noqa: E402
 
 CHECKED = 2  # blobs that are compiled for the host to compare libraries: each takes minutes
 REQUIREMENTS = ("torch", "ninja", "packaging", "psutil", "setuptools", "wheel")

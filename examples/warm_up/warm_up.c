@@ -23,8 +23,8 @@ static void* look_up(const char* name) {
     return function;
 }
 
-/* Declares a pointer of the declared function's own type. */
-#define FROM_LIBRARY(name) __typeof__(&name) const p_##name = (__typeof__(&name))look_up(#name)
+/* Declares a pointer `name` of the own type of the function lazyck_`name`. */
+#define FROM_LIBRARY(name) __typeof__(&lazyck_##name) const name = (__typeof__(&lazyck_##name))look_up("lazyck_" #name)
 
 static void show(const lazyck_event* event, void* data) {
     (void)data;
@@ -43,36 +43,36 @@ int main(int argc, char** argv) {
         fprintf(stderr, "%s\n", dlerror());
         return 2;
     }
-    FROM_LIBRARY(lazyck_abi_version);
-    FROM_LIBRARY(lazyck_set_listener);
-    FROM_LIBRARY(lazyck_job_start);
-    FROM_LIBRARY(lazyck_job_replay);
-    FROM_LIBRARY(lazyck_job_wait);
-    FROM_LIBRARY(lazyck_job_error);
-    FROM_LIBRARY(lazyck_job_free);
-    FROM_LIBRARY(lazyck_last_error);
-    if (p_lazyck_abi_version() < 2) {
+    FROM_LIBRARY(abi_version);
+    FROM_LIBRARY(set_listener);
+    FROM_LIBRARY(job_start);
+    FROM_LIBRARY(job_replay);
+    FROM_LIBRARY(job_wait);
+    FROM_LIBRARY(job_error);
+    FROM_LIBRARY(job_free);
+    FROM_LIBRARY(last_error);
+    if (abi_version() < 2) {
         fprintf(stderr, "%s was linked by an older lazyck\n", argv[1]);
         return 2;
     }
-    p_lazyck_set_listener(show, NULL);
+    set_listener(show, NULL);
     const int is_replay = strcmp(argv[2], "replay") == 0;
-    lazyck_job* const job = is_replay ? p_lazyck_job_replay(argv[3], 0)
-                                      : p_lazyck_job_start((const char* const*)argv + 3, (size_t)argc - 3, 0);
+    lazyck_job* const job =
+        is_replay ? job_replay(argv[3], 0) : job_start((const char* const*)argv + 3, (size_t)argc - 3, 0);
     if (job == NULL) {
-        fprintf(stderr, "%s\n", p_lazyck_last_error());
+        fprintf(stderr, "%s\n", last_error());
         return 1;
     }
     lazyck_progress progress = {0};
     progress.size = sizeof progress;
     /* With a negative time it would block until the end; this polls, as an event loop does. */
-    while (p_lazyck_job_wait(job, 0.1, &progress) == 0) {
+    while (job_wait(job, 0.1, &progress) == 0) {
     }
     /* Events are delivered later, on another thread: this waits for those that are over. */
-    p_lazyck_set_listener(NULL, NULL);
+    set_listener(NULL, NULL);
     printf("%llu of %llu blobs ready\n", (unsigned long long)progress.ready, (unsigned long long)progress.total);
     const int has_failed = progress.failed != 0;
-    if (has_failed) fprintf(stderr, "%s\n", p_lazyck_job_error(job));
-    p_lazyck_job_free(job);
+    if (has_failed) fprintf(stderr, "%s\n", job_error(job));
+    job_free(job);
     return has_failed;
 }

@@ -27,17 +27,17 @@ if(NOT TARGET lazyck::headers)
     lazyck::headers PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/include")
 endif()
 
-get_filename_component(_lazyck_root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
-set_property(GLOBAL PROPERTY _LAZYCK_ROOT "${_lazyck_root}")
+get_filename_component(lazyck__root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
+set_property(GLOBAL PROPERTY _LAZYCK_ROOT "${lazyck__root}")
 set_property(GLOBAL PROPERTY _LAZYCK_VERSION "${lazyck_VERSION}")
-unset(_lazyck_root)
+unset(lazyck__root)
 
 function(lazyck_library target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TOOLCHAIN;INSTALL_DIR;COMPONENT" "BLOBS;ARCHS")
-  _lazyck_check_call("${target}")
-  _lazyck_absolute(blobs "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_BINARY_DIR}" ${arg_BLOBS})
+  lazyck__check_call("${target}")
+  lazyck__absolute(blobs "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_BINARY_DIR}" ${arg_BLOBS})
   list(REMOVE_DUPLICATES blobs)
-  _lazyck_sources_of(sources "${target}")
+  lazyck__sources_of(sources "${target}")
   set(missing ${blobs})
   list(REMOVE_ITEM missing "" ${sources})
   if(missing)
@@ -46,88 +46,88 @@ function(lazyck_library target)
   set(others ${sources})
   list(REMOVE_ITEM others ${blobs})
 
-  _lazyck_is_wrapped(wrapped)
+  lazyck__is_wrapped(wrapped)
   if(wrapped)
     message(STATUS "lazyck: `lazyck build full` runs this build: its --blobs decide what of ${target} is lazy")
     return()
   endif()
   set(directory "${CMAKE_BINARY_DIR}/.lazyck-build/${target}")
   if(NOT LAZYCK_ENABLE)
-    _lazyck_mark("${target}" "${directory}" real ${blobs} ${others})
+    lazyck__mark("${target}" "${directory}" real ${blobs} ${others})
     return()
   endif()
-  _lazyck_prepare("${target}" "${directory}" "${blobs}")
-  _lazyck_launch("${target}" "${directory}/bin/lazyck-launch")
-  _lazyck_mark("${target}" "${directory}" real ${others})
-  _lazyck_mark("${target}" "${directory}" lazy ${blobs})
+  lazyck__prepare("${target}" "${directory}" "${blobs}")
+  lazyck__launch("${target}" "${directory}/bin/lazyck-launch")
+  lazyck__mark("${target}" "${directory}" real ${others})
+  lazyck__mark("${target}" "${directory}" lazy ${blobs})
   # In a unity build a blob would not be compiled by itself.
   set_property(SOURCE ${blobs} TARGET_DIRECTORY "${target}" PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   # The library is linked again when the settings or lazyck change.
   set_property(TARGET "${target}" APPEND PROPERTY LINK_DEPENDS "${directory}/settings.json" "${directory}/stamp")
   if(arg_INSTALL_DIR)
-    _lazyck_warn_of_precompiled_headers("${target}" "${blobs}")
-    _lazyck_install("${target}" "${arg_INSTALL_DIR}" "${arg_COMPONENT}")
+    lazyck__warn_of_precompiled_headers("${target}" "${blobs}")
+    lazyck__install("${target}" "${arg_INSTALL_DIR}" "${arg_COMPONENT}")
   endif()
 endfunction()
 
 # -- the call --------------------------------------------------------------------------------------
 
-macro(_lazyck_fail text)
+macro(lazyck__fail text)
   message(FATAL_ERROR "lazyck_library(${target}): ${text}")
 endmacro()
 
 # Ends with an error unless the call makes sense. It is a macro, so that it sees the arguments of
 # lazyck_library.
-macro(_lazyck_check_call target)
+macro(lazyck__check_call target)
   if(DEFINED arg_UNPARSED_ARGUMENTS)
-    _lazyck_fail("unknown arguments: ${arg_UNPARSED_ARGUMENTS}. It takes BLOBS, ARCHS, TOOLCHAIN, INSTALL_DIR, COMPONENT")
+    lazyck__fail("unknown arguments: ${arg_UNPARSED_ARGUMENTS}. It takes BLOBS, ARCHS, TOOLCHAIN, INSTALL_DIR, COMPONENT")
   endif()
   if(DEFINED arg_KEYWORDS_MISSING_VALUES AND NOT arg_KEYWORDS_MISSING_VALUES STREQUAL "BLOBS")
-    _lazyck_fail("no value after ${arg_KEYWORDS_MISSING_VALUES}")
+    lazyck__fail("no value after ${arg_KEYWORDS_MISSING_VALUES}")
   endif()
   if(NOT arg_BLOBS)
-    _lazyck_fail("no BLOBS: name the sources to compile at their first call")
+    lazyck__fail("no BLOBS: name the sources to compile at their first call")
   endif()
   if(NOT TARGET "${target}")
-    _lazyck_fail("no such target: call it after add_library or add_executable")
+    lazyck__fail("no such target: call it after add_library or add_executable")
   endif()
-  get_target_property(_lazyck_type "${target}" TYPE)
-  get_target_property(_lazyck_imported "${target}" IMPORTED)
-  get_target_property(_lazyck_alias "${target}" ALIASED_TARGET)
-  if(_lazyck_imported OR _lazyck_alias)
-    _lazyck_fail("an imported or alias target: call it for the target that is built here")
+  get_target_property(lazyck__type "${target}" TYPE)
+  get_target_property(lazyck__imported "${target}" IMPORTED)
+  get_target_property(lazyck__alias "${target}" ALIASED_TARGET)
+  if(lazyck__imported OR lazyck__alias)
+    lazyck__fail("an imported or alias target: call it for the target that is built here")
   endif()
-  if(NOT _lazyck_type MATCHES "^(SHARED_LIBRARY|MODULE_LIBRARY|EXECUTABLE)$")
-    _lazyck_fail("a target of type ${_lazyck_type}, which is not linked itself: call it for the shared library, module \
+  if(NOT lazyck__type MATCHES "^(SHARED_LIBRARY|MODULE_LIBRARY|EXECUTABLE)$")
+    lazyck__fail("a target of type ${lazyck__type}, which is not linked itself: call it for the shared library, module \
 or executable that takes these sources")
   endif()
-  get_property(_lazyck_before TARGET "${target}" PROPERTY _LAZYCK_HAS_BLOBS)
-  if(_lazyck_before)
-    _lazyck_fail("called twice: give all BLOBS in one call")
+  get_property(lazyck__before TARGET "${target}" PROPERTY _LAZYCK_HAS_BLOBS)
+  if(lazyck__before)
+    lazyck__fail("called twice: give all BLOBS in one call")
   endif()
   set_property(TARGET "${target}" PROPERTY _LAZYCK_HAS_BLOBS ON)
   if(DEFINED arg_COMPONENT AND NOT DEFINED arg_INSTALL_DIR)
-    _lazyck_fail("COMPONENT without INSTALL_DIR: nothing would be installed")
+    lazyck__fail("COMPONENT without INSTALL_DIR: nothing would be installed")
   endif()
   if(DEFINED arg_TOOLCHAIN AND NOT arg_TOOLCHAIN MATCHES "^(auto|host|cuda|rocm|llvm)$")
-    _lazyck_fail("TOOLCHAIN ${arg_TOOLCHAIN}: give one of auto, host, cuda, rocm, llvm")
+    lazyck__fail("TOOLCHAIN ${arg_TOOLCHAIN}: give one of auto, host, cuda, rocm, llvm")
   endif()
   if(LAZYCK_ENABLE AND NOT CMAKE_GENERATOR MATCHES "Ninja|Makefiles")
-    _lazyck_fail("the generator ${CMAKE_GENERATOR} has no launchers: use Ninja or Makefiles, or -DLAZYCK_ENABLE=OFF")
+    lazyck__fail("the generator ${CMAKE_GENERATOR} has no launchers: use Ninja or Makefiles, or -DLAZYCK_ENABLE=OFF")
   endif()
   if(LAZYCK_ENABLE AND CMAKE_BINARY_DIR MATCHES "[]\"$`\\;#%[]")
-    _lazyck_fail("the build directory ${CMAKE_BINARY_DIR} has a character that launchers cannot be given: one of \
+    lazyck__fail("the build directory ${CMAKE_BINARY_DIR} has a character that launchers cannot be given: one of \
 \" $ ` \\ ; # % [ ]. Build elsewhere, or with -DLAZYCK_ENABLE=OFF")
   endif()
 endmacro()
 
 # Sets `out` to the sources as absolute paths. They are looked up as CMake does: in the source
 # directory, else in the binary one.
-function(_lazyck_absolute out source_dir binary_dir)
+function(lazyck__absolute out source_dir binary_dir)
   set(found "")
   foreach(source IN LISTS ARGN)
     if(source MATCHES "[$]<|\n")
-      _lazyck_fail("${source}: BLOBS are files, not generator expressions")
+      lazyck__fail("${source}: BLOBS are files, not generator expressions")
     endif()
     if(NOT IS_ABSOLUTE "${source}")
       if(EXISTS "${source_dir}/${source}")
@@ -144,7 +144,7 @@ endfunction()
 
 # Sets `out` to the sources of a target as absolute paths, without those that a generator expression
 # names.
-function(_lazyck_sources_of out target)
+function(lazyck__sources_of out target)
   get_target_property(sources "${target}" SOURCES)
   if(NOT sources)
     set(sources "")
@@ -152,12 +152,12 @@ function(_lazyck_sources_of out target)
   list(FILTER sources EXCLUDE REGEX "[$]<")
   get_target_property(source_dir "${target}" SOURCE_DIR)
   get_target_property(binary_dir "${target}" BINARY_DIR)
-  _lazyck_absolute(sources "${source_dir}" "${binary_dir}" ${sources})
+  lazyck__absolute(sources "${source_dir}" "${binary_dir}" ${sources})
   set(${out} "${sources}" PARENT_SCOPE)
 endfunction()
 
 # Sets `out` to whether this build itself runs under `lazyck build full`.
-function(_lazyck_is_wrapped out)
+function(lazyck__is_wrapped out)
   set(${out} FALSE PARENT_SCOPE)
   foreach(language IN ITEMS C CXX CUDA HIP)
     get_filename_component(place "${CMAKE_${language}_COMPILER}" DIRECTORY)
@@ -173,18 +173,18 @@ endfunction()
 
 # Finds the Python that has lazyck: the project's, the one beside which this package is installed,
 # or the one in PATH.
-function(_lazyck_find_python)
+function(lazyck__find_python)
   get_property(root GLOBAL PROPERTY _LAZYCK_ROOT)
   get_property(version GLOBAL PROPERTY _LAZYCK_VERSION)
-  find_program(_lazyck_path_python NAMES python3 python NO_CACHE)
+  find_program(lazyck__path_python NAMES python3 python NO_CACHE)
   set(tried "")
   foreach(python IN ITEMS "${LAZYCK_PYTHON}" "${Python_EXECUTABLE}" "${Python3_EXECUTABLE}"
-                          "${root}/../../../bin/python3" "${_lazyck_path_python}")
+                          "${root}/../../../bin/python3" "${lazyck__path_python}")
     if(NOT python OR NOT EXISTS "${python}" OR python IN_LIST tried)
       continue()
     endif()
     execute_process(
-      COMMAND "${python}" -c "import sys; sys.path.insert(0, sys.argv[1]); import _lazyck.cli; print(_lazyck.__version__)"
+      COMMAND "${python}" -c "import sys; sys.path.insert(0, sys.argv[1]); import lazyck.cli; print(lazyck.__version__)"
               "${root}"
       OUTPUT_VARIABLE said ERROR_VARIABLE said OUTPUT_STRIP_TRAILING_WHITESPACE)
     if(said STREQUAL version)
@@ -203,8 +203,8 @@ function(_lazyck_find_python)
 endfunction()
 
 # Makes lazyck prepare what compiles and links of the target need.
-function(_lazyck_prepare target directory blobs)
-  _lazyck_find_python()
+function(lazyck__prepare target directory blobs)
+  lazyck__find_python()
   get_property(root GLOBAL PROPERTY _LAZYCK_ROOT)
   string(REPLACE ";" "\n" lines "${blobs}")
   file(WRITE "${directory}/blobs.txt" "${lines}\n")
@@ -225,18 +225,18 @@ function(_lazyck_prepare target directory blobs)
   endforeach()
   execute_process(
     COMMAND "${LAZYCK_PYTHON}" -c
-            "import sys; sys.path.insert(0, sys.argv.pop(1)); from _lazyck.cli import main; main()" "${root}"
+            "import sys; sys.path.insert(0, sys.argv.pop(1)); from lazyck.cli import main; main()" "${root}"
             cmake-target ${words}
     RESULT_VARIABLE status ERROR_VARIABLE said)
   if(NOT status EQUAL 0)
-    _lazyck_fail("${said}")
+    lazyck__fail("${said}")
   endif()
 endfunction()
 
 # Makes compiles and links of the target run through lazyck. The project's own launchers stay. A
 # compiler's launcher, such as a compiler cache, comes after lazyck, so that it sees real compiles
 # by the real compiler. A linker's launcher comes before lazyck.
-function(_lazyck_launch target launcher)
+function(lazyck__launch target launcher)
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   foreach(language IN ITEMS C CXX CUDA HIP)
     if(language IN_LIST languages)
@@ -248,20 +248,20 @@ function(_lazyck_launch target launcher)
     get_property(own TARGET "${target}" PROPERTY ${language}_LINKER_LAUNCHER)
     set_property(TARGET "${target}" PROPERTY ${language}_LINKER_LAUNCHER ${own} "${launcher}")
   endforeach()
-  _lazyck_rule_launcher(compile "${target}" RULE_LAUNCH_COMPILE)
+  lazyck__rule_launcher(compile "${target}" RULE_LAUNCH_COMPILE)
   if(compile MATCHES "cc?ache")
-    _lazyck_fail("RULE_LAUNCH_COMPILE (${compile}) would cache what is not compiled: name the compiler cache by \
+    lazyck__fail("RULE_LAUNCH_COMPILE (${compile}) would cache what is not compiled: name the compiler cache by \
 CMAKE_CXX_COMPILER_LAUNCHER instead")
   endif()
   # CMake has no linker launcher for links by CUDA and HIP, and before 3.21 none at all.
   if("CUDA" IN_LIST languages OR "HIP" IN_LIST languages OR CMAKE_VERSION VERSION_LESS 3.21)
-    _lazyck_rule_launcher(link "${target}" RULE_LAUNCH_LINK)
+    lazyck__rule_launcher(link "${target}" RULE_LAUNCH_LINK)
     string(STRIP "${link} \"${launcher}\"" link)
     set_property(TARGET "${target}" PROPERTY RULE_LAUNCH_LINK "${link}")
   endif()
 endfunction()
 
-function(_lazyck_rule_launcher out target property)
+function(lazyck__rule_launcher out target property)
   get_property(value TARGET "${target}" PROPERTY ${property})
   if(NOT value)
     get_property(value DIRECTORY PROPERTY ${property})
@@ -275,7 +275,7 @@ endfunction()
 # Makes the object of a source depend on a file that says whether the source is a blob. Build tools
 # notice that a source changed, but not that it became a blob or ceased to be one. A source that
 # never was a blob has no such file.
-function(_lazyck_mark target directory state)
+function(lazyck__mark target directory state)
   foreach(source IN LISTS ARGN)
     string(SHA1 name "${source}")
     set(mark "${directory}/marks/${name}")
@@ -294,7 +294,7 @@ endfunction()
 
 # Warns of precompiled headers: CMake's include the project's headers by absolute paths, which do
 # not lead into a bundle.
-function(_lazyck_warn_of_precompiled_headers target blobs)
+function(lazyck__warn_of_precompiled_headers target blobs)
   get_target_property(headers "${target}" PRECOMPILE_HEADERS)
   list(GET blobs 0 first)
   get_source_file_property(skipped "${first}" TARGET_DIRECTORY "${target}" SKIP_PRECOMPILE_HEADERS)
@@ -306,7 +306,7 @@ endfunction()
 
 # Installs lazyck/<library>, which is beside the library in the build, beside the place where the
 # project installs the library.
-function(_lazyck_install target where component)
+function(lazyck__install target where component)
   if(NOT IS_ABSOLUTE "${where}")
     set(where "\${CMAKE_INSTALL_PREFIX}/${where}")
   endif()

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_server import CommandServer
 from support import REPOSITORY
+from support.command_server import CommandServer
 
-from _lazyck.check.ahead import Sample, spread
-from _lazyck.check.offered import read_offered
-from _lazyck.commands.check import parse_sample
-from _lazyck.errors import UsageError
+from lazyck.check.ahead import Sample, spread
+from lazyck.check.offered import read_offered
+from lazyck.commands.check import parse_sample
+from lazyck.errors import UsageError
 
 FILES = {
     "api.hpp": "#pragma once\ntemplate <int N> int twice(int x);\nint in_archive(int x);\nint weakly(int x);\n",

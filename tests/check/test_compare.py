@@ -9,12 +9,12 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from cuda_machine import cuda_home, needs_nvcc
+from support.cuda_machine import cuda_home, needs_nvcc
 
-from _lazyck.check.compare import BY_DESIGN, FAILING, Comparison, Lazy, compare
-from _lazyck.check.objects import BlobObject, Defined, read_blob_object
-from _lazyck.check.offered import Offered
-from _lazyck.postbuild.objects.elf import Symbol
+from lazyck.check.compare import BY_DESIGN, FAILING, Comparison, Lazy, compare
+from lazyck.check.objects import BlobObject, Defined, read_blob_object
+from lazyck.check.offered import Offered
+from lazyck.postbuild.objects.elf import Symbol
 
 needs_clang = pytest.mark.skipif(not shutil.which("clang++-19"), reason="no clang++-19 on PATH")
 

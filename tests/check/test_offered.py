@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from _lazyck.check.offered import read_offered
-from _lazyck.errors import FormatError
+from lazyck.check.offered import read_offered
+from lazyck.errors import FormatError
 
 
 @pytest.fixture(scope="module")

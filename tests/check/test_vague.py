@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.check.ahead import Unit
-from _lazyck.check.objects import read_blob_object
-from _lazyck.check.vague import is_instance, vague_names
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.cxx.demangle import all_readable
-from _lazyck.postbuild.probe.group import compile_one
+from lazyck.check.ahead import Unit
+from lazyck.check.objects import read_blob_object
+from lazyck.check.vague import is_instance, vague_names
+from lazyck.postbuild.cxx.demangle import all_readable
+from lazyck.postbuild.probe.group import compile_one
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 SOURCE = """
 struct Keyed { virtual ~Keyed(); virtual int f(); };

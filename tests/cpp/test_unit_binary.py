@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from support import HERE, Once
-from unit_binary import UnitBinary, build, cases
+from support.unit_binary import UnitBinary, build, cases
 
-from _lazyck.runtime.objects import OBJECTS, compile_objects
+from lazyck.runtime.objects import OBJECTS, compile_objects
 
 # It takes half the time that g++ does.
 _FASTEST = next(filter(None, map(shutil.which, ("clang++-19", "clang++"))), HERE.cxx)

@@ -170,7 +170,7 @@ def test_public_header_is_plain_c(tmp_path: Path) -> None:
     subprocess.run(["gcc", *flags, str(source)], check=True)
 
 
-def test_library_and_its_build_know_nothing_of_lazyck() -> None:
+def test_library_and_its_build_know_nothing_of_being_lazy() -> None:
     # Wrapping this build proves something only if the build was not made for that. The demo beside
     # it may name lazyck.
     files = [EXAMPLE / name for name in ("generate.py", "configure.py", "attention.py")]

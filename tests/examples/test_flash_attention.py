@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 
-from _lazyck.toolchains import CUDA
+from lazyck.toolchains import CUDA
 
 
 @pytest.mark.cuda

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from llvm_tools import needs_llvmlite
 from support import REPOSITORY
+from support.llvm_tools import needs_llvmlite
 
 EXAMPLE = REPOSITORY / "examples" / "fx_llvm"
 HAS_TORCH = importlib.util.find_spec("torch") is not None

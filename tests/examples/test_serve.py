@@ -22,13 +22,13 @@ Ask = Callable[[str], tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def library(once: Once, shared_lazyck: Lazyck) -> Path:
+def library(once: Once, lazyck_shared: Lazyck) -> Path:
     """Build the example's library, and record two of its four kernels in a profile beside it."""
 
     def make(place: Path) -> Path:
         shutil.copytree(EXAMPLE, place / "serve")
         words = ("build", "full", "--toolchain", "host", "--blobs", "*/gen/*.cpp", "--", "make", "--quiet")
-        done = shared_lazyck(*words, cwd=place / "serve")
+        done = lazyck_shared(*words, cwd=place / "serve")
         assert "4 blobs deferred, 4 lazy with 4 symbols, 0 eager" in done.stderr, done.stderr
         return place / "serve" / "libserve.so"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from launches import HOME, Result, Run
+from support.launches import HOME, Result, Run
 
 
 @pytest.fixture

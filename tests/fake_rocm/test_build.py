@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from launches import HOME, Run
+from support.launches import HOME, Run
 
 
 @pytest.fixture

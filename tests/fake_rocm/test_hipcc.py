@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from launches import HOME, Run
+from support.launches import HOME, Run
 
 ADD = """
 #include <hip/hip_runtime.h>

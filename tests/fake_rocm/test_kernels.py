@@ -4,7 +4,7 @@ were compiled for."""
 from pathlib import Path
 
 import pytest
-from launches import PROGRAMS, Run, read_launches
+from support.launches import PROGRAMS, Run, read_launches
 
 KERNEL = """
 #include <hip/hip_runtime.h>

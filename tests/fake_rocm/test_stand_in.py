@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from launches import Run, read_launches
+from support.launches import Run, read_launches
 
 BITCODE = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 REAL_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/libamdhip64.so.5")

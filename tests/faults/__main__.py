@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "runtime"), str(HERE.parent.parent)]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 
-from faultlib import (  # noqa: E402
+from support.faultlib import (  # noqa: E402
     ERRORS,
     fail_each_call,
     kill_at_each_step,

@@ -1,13 +1,9 @@
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bundles import archive_sources
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runtime"))
-
-from faultlib import Patient, make_patient, public_directory
+from support.bundles import archive_sources
+from support.faultlib import Patient, make_patient, public_directory
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faultlib import GOOD, Patient
+from support.faultlib import GOOD, Patient
 
-from _lazyck.postbuild.bundle import CONTENTS_VERSION
+from lazyck.postbuild.bundle import CONTENTS_VERSION
 
 SIZES = (0, 1, 55, 56, 57, 63, 64, 65, 119, 120, 128, 5000)  # at these sizes, SHA-256 pads differently
 

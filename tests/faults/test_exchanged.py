@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from faultlib import GOOD, Patient, build_shim
+from support.faultlib import GOOD, Patient, build_shim
 
 LEAF = "v1/demo/any-g++"
 STEM = "add-0123456789abcdef"

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from faultlib import Patient
 from model.faults import protocol
 from model.state import Task, World, first_state
 from model.steps import STEPS
+from support.faultlib import Patient
 
-from _lazyck import abi
+from lazyck import abi
 
 CALLS = "read,open,write,flock,spawn,fsync,rename,dlopen"
 

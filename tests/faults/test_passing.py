@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from faultlib import GOOD, Patient
+from support.faultlib import GOOD, Patient
 
 
 @pytest.fixture

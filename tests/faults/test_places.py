@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faultlib import GOOD, OTHER_USER, Patient, public_directory
+from support.faultlib import GOOD, OTHER_USER, Patient, public_directory
 
 
 def can_mount() -> bool:

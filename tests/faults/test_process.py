@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faultlib import GOOD, Patient
-from lazylib import SOURCES, LazyLibrary, build_lazy_library
-from small_library import BLOBS, HEADER, MAIN, SYMBOLS
+from support.faultlib import GOOD, Patient
+from support.lazylib import SOURCES, LazyLibrary, build_lazy_library
+from support.small_library import BLOBS, HEADER, MAIN, SYMBOLS
 
 Build = Callable[..., LazyLibrary]
 

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 import pytest
-from faultlib import (
+from support import REPOSITORY
+from support.faultlib import (
     ERRORS,
     EVERY_STEP,
     GOOD,
@@ -26,7 +27,6 @@ from faultlib import (
     tear,
     tear_an_entry,
 )
-from support import REPOSITORY
 
 
 def test_killed_at_random_moments(patient: Patient) -> None:
@@ -210,7 +210,7 @@ def test_killed_process_leaves_a_directory_that_is_known_as_its_own(patient: Pat
 
 
 @pytest.mark.parametrize("version", [0, 2, 0xFFFFFFFF])
-def test_entries_of_other_versions_of_lazyck_are_a_miss(patient: Patient, version: int) -> None:
+def test_entries_of_other_versions_of_the_format_are_a_miss(patient: Patient, version: int) -> None:
     patient.expect_recovery()
     (patient.cache / "v0").write_text("a file where a directory may be expected")
     (patient.cache / "v2/demo/x").mkdir(parents=True)

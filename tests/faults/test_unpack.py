@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from faultlib import GOOD, KILL, Patient
+from support.faultlib import GOOD, KILL, Patient
 
 
 def until(what: Callable[[], object]) -> None:

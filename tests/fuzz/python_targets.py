@@ -12,21 +12,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.errors import LazyckError
-from _lazyck.inspect import Files, eager_of, render_blobs, render_eager, render_summary, to_json
-from _lazyck.interceptor.compile_commands import export, load
-from _lazyck.interceptor.log import read_log
-from _lazyck.manifest import decode
-from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.objects.embedded import read_manifest
-from _lazyck.postbuild.reasons import advise
-from _lazyck.records import decode_records
-from _lazyck.remote import lease, record
-from _lazyck.remote.sign import Keys
-from _lazyck.remote.tiers import parse_tiers
-from _lazyck.toolchains import ALL, ROCM
-from _lazyck.toolchains.options import join
+from lazyck.errors import LazyckError
+from lazyck.formats.manifest import decode
+from lazyck.formats.record import decode_records
+from lazyck.interceptor.compile_commands import export, load
+from lazyck.interceptor.log import read_log
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.embedded import read_manifest
+from lazyck.postbuild.reasons import advise
+from lazyck.remote import lease, record
+from lazyck.remote.sign import Keys
+from lazyck.remote.tiers import parse_tiers
+from lazyck.report.inspect import Files, eager_of, render_blobs, render_eager, render_summary, to_json
+from lazyck.toolchains import ALL, ROCM
+from lazyck.toolchains.command import CompileCommand, Invocation
+from lazyck.toolchains.options import join
 
 Target = Callable[[bytes, Path], None]
 FILES = Files("libdemo.so", 1)

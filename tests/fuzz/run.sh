@@ -36,8 +36,8 @@ flags="-g $level -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
 export LAZYCK_FUZZ_CONF="$out/shim.conf"
 # Memory that the libraries keep to the end is no leak.
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
-src=$repo/_lazyck/runtime/src
-shim=$repo/_lazyck/interceptor
+src=$repo/lazyck/runtime/src
+shim=$repo/lazyck/interceptor
 
 find_python() { "$python" "$here/run_python.py"; }
 find_native() {
@@ -46,7 +46,7 @@ find_native() {
         echo "no clang with libFuzzer (Debian: clang-19 libclang-rt-19-dev)"
         return 77
     fi
-    "$python" -c 'from _lazyck import abi; print(abi.render_header(), end="")' > "$out/lazyck_abi.h" &&
+    "$python" -c 'from lazyck import abi; print(abi.render_header(), end="")' > "$out/lazyck_abi.h" &&
         "$python" "$here/seeds.py" conf "$out/shim.conf"
 }
 has() { # python or native: whether its targets can run here; what is missing is said once

@@ -21,7 +21,7 @@ if len(sys.argv) == 1:
     sys.exit()
 
 # Only coverage of the decoders' own code counts, not that of the standard library.
-with atheris.instrument_imports(include=["_lazyck"]):
+with atheris.instrument_imports(include=["lazyck"]):
     from python_targets import TARGETS
 
 

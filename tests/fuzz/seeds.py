@@ -13,12 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _lazyck import abi
-from _lazyck.interceptor.shims import SharedConf, ShimConf, render
-from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, encode
-from _lazyck.remote import EntryName, lease
-from _lazyck.remote import record as remote_record
-from _lazyck.toolchains import ALL, by_name
+from lazyck import abi
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units, encode
+from lazyck.interceptor.shims import SharedConf, ShimConf, render
+from lazyck.remote import EntryName, lease
+from lazyck.remote import record as remote_record
+from lazyck.toolchains import ALL, by_name
 
 MANIFEST = Manifest(
     "demo", "libdemo.so", "cache", "", ("gfx942",),
@@ -31,7 +31,7 @@ MANIFEST = Manifest(
 # the whole blob.
 TABLE = (
     b"kernel\t_Z3addPf\tptx\tadd\t\n"
-    b"kernel\t_ZN35_GLOBAL__N__lazyck_e6e2f491a66ebf4a3mulEPf\tptx\tmul\tvoid (*)(float *)\n"
+    b"kernel\t_ZN35_GLOBAL__N__LAZYCK_e6e2f491a66ebf4a3mulEPf\tptx\tmul\tvoid (*)(float *)\n"
     b"whole\t*\t\t\t\nvariable\t_ZL5scale\nfile\t/a.cuh\n"
 )
 

@@ -1,6 +1,6 @@
 // Reads the list of headers that the shim keeps: the next blob reads it again, from a directory of
 // the build.
-#include "../../_lazyck/interceptor/conf.c"
+#include "../../lazyck/interceptor/conf.c"
 
 static char* g_data;
 static size_t g_size;
@@ -12,7 +12,7 @@ static bool read_kept(const char* path, char** data, size_t* size) {
 }
 #define read_file read_kept
 #define free(block) ((void)(block))  // the arena frees it
-#include "../../_lazyck/interceptor/headers.c"
+#include "../../lazyck/interceptor/headers.c"
 #undef free
 
 #include <stdint.h>

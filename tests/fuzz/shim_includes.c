@@ -1,9 +1,9 @@
 // Reads the `#include` lines of a source, and quotes their names as a depfile does.
 #include <stdint.h>
 
-#include "../../_lazyck/interceptor/conf.c"
-#include "../../_lazyck/interceptor/depfile.c"
-#include "../../_lazyck/interceptor/includes.c"
+#include "../../lazyck/interceptor/conf.c"
+#include "../../lazyck/interceptor/depfile.c"
+#include "../../lazyck/interceptor/includes.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

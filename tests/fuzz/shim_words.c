@@ -4,8 +4,8 @@
 // LAZYCK_FUZZ_CONF names a real configuration of a shim (run.sh has one written).
 #include <stdint.h>
 
-#include "../../_lazyck/interceptor/conf.c"
-#include "../../_lazyck/interceptor/words.c"
+#include "../../lazyck/interceptor/conf.c"
+#include "../../lazyck/interceptor/words.c"
 
 extern char** environ;
 

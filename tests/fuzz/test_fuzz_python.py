@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from python_targets import CORPUS, TARGETS, corpus, join_words, only_known_errors
 from seeds import archive
 
-from _lazyck import abi
-from _lazyck.errors import LazyckError
-from _lazyck.interceptor.compile_commands import export, load
-from _lazyck.interceptor.log import read_log
-from _lazyck.manifest import BlobRecord, Manifest, Recipe, decode, encode
-from _lazyck.postbuild.objects import elf
-from _lazyck.toolchains import ALL, HOST
+from lazyck import abi
+from lazyck.errors import LazyckError
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, decode, encode
+from lazyck.interceptor.compile_commands import export, load
+from lazyck.interceptor.log import read_log
+from lazyck.postbuild.objects import elf
+from lazyck.toolchains import ALL, HOST
 
 EXAMPLES = int(os.environ.get("LAZYCK_FUZZ_EXAMPLES", "0"))
 LIBRARY = CORPUS / "elf" / "gnu"

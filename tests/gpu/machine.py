@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from _lazyck.toolchains import by_name
+from lazyck.toolchains import by_name
 
 # torch is not imported, which would take seconds.
 _TORCH = """

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cuda_machine import cuda_home, needs_nvcc
 from support import FAKE_ROCM, REPOSITORY
+from support.cuda_machine import cuda_home, needs_nvcc
 
 HERE = Path(__file__).resolve().parent
 

@@ -212,7 +212,7 @@ def test_of_several_runs_the_last_counts_unless_it_was_only_cut_short(tmp_path: 
     assert shown("cut short", "passed") == "passed"
 
 
-def test_an_error_of_lazyck_is_kept_whole() -> None:
+def test_an_error_of_a_lazy_library_is_kept_whole() -> None:
     error = "lazyck: blob 'x' does not compile: killed\n  log: /somewhere\n" + "  used: " + "y" * 900 + "\n"
     said = "[lazyck] compiling z ...\nTraceback\nRuntimeError: " + error
     assert complaint(said) == error

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shim_project import (
+from support.shim_project import (
     SYSTEM_PATH,
     MakeProject,
     Project,
@@ -22,7 +22,7 @@ from shim_project import (
     script,
 )
 
-from _lazyck import abi
+from lazyck import abi
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def real(deferred: Project) -> Project:
 
 
 @pytest.mark.parametrize("linker", LINKERS)
-def test_a_link_without_lazyck_fails_and_says_what_to_do(real: Project, linker: str) -> None:
+def test_a_link_without_the_shims_fails_and_says_what_to_do(real: Project, linker: str) -> None:
     for line in LINKS:
         if linker == "mold" and "ignore" in line:
             continue  # mold obeys this option
@@ -97,7 +97,7 @@ def test_a_link_without_lazyck_fails_and_says_what_to_do(real: Project, linker: 
 
 
 @pytest.mark.skipif(not shutil.which("aarch64-linux-gnu-g++"), reason="needs g++-aarch64-linux-gnu")
-def test_a_cross_link_without_lazyck_fails_too(real: Project) -> None:
+def test_a_cross_link_without_the_shims_fails_too(real: Project) -> None:
     for name in ("k", "m"):
         real.ok("aarch64-linux-gnu-g++", "-fPIC", "-c", f"{'blob/' * (name == 'k')}{name}.cpp", "-o", f"{name}.o")
     done = real.run("/usr/bin/aarch64-linux-gnu-g++", "-shared", "m.o", "k.o", "-o", "out", PATH=SYSTEM_PATH)

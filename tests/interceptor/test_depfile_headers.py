@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from include_forms import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
-from shim_project import MakeProject, Project, built_shim, clean_env, fake, host, make_project, script
+from support.include_forms import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
+from support.shim_project import MakeProject, Project, built_shim, clean_env, fake, host, make_project, script
 
 
 def prerequisites(rule: str) -> list[str]:

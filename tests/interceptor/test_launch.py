@@ -6,9 +6,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, fake, host, make_project, script
+from support.shim_project import (
+    SYSTEM_PATH,
+    MakeProject,
+    Project,
+    built_shim,
+    clean_env,
+    fake,
+    host,
+    make_project,
+    script,
+)
 
-from _lazyck.interceptor.shims import launcher_variables
+from lazyck.interceptor.shims import launcher_variables
 
 
 def launcher(project: Project) -> Path:
@@ -39,7 +49,7 @@ def test_a_compiler_by_its_path_defers_as_its_shim_would(fake: Project, name: st
     assert fake.ok(launcher(fake), real, "-shared", "k.o", "-o", "k.so").startswith("POST ")
 
 
-def test_what_is_passed_on_runs_in_the_environment_without_lazyck(fake: Project) -> None:
+def test_what_is_passed_on_runs_in_the_environment_without_the_shims(fake: Project) -> None:
     real = script(fake.dir.parent / "elsewhere/g++", 'echo "$PATH|$CMAKE_CXX_COMPILER_LAUNCHER|$*"\n')
     said = fake.ok(launcher(fake), real, "-c", "src/m.cpp", "-o", "a b")
     assert said == f"{fake.dir.parent}/fake/bin:{SYSTEM_PATH}||-c src/m.cpp -o a b\n"

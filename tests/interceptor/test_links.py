@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from shim_project import Project, built_shim, fake, host, make_project
+from support.shim_project import Project, built_shim, fake, host, make_project
 
-from _lazyck.command import LinkCommand
-from _lazyck.records import decode_records
+from lazyck.formats.record import decode_records
+from lazyck.toolchains.command import LinkCommand
 
 
 @pytest.fixture

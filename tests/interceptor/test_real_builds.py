@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, host, make_project, script
+from support.shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, host, make_project, script
 
 CCACHE = Path("/usr/lib/ccache")
 needs_ccache = pytest.mark.skipif(not (CCACHE / "g++").exists(), reason="ccache is not installed")

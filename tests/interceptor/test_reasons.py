@@ -4,8 +4,8 @@
 import shlex
 
 import pytest
-from command_forms import DEFERRED, PASSED
-from shim_project import Project, built_shim, fake, host, make_project
+from support.command_forms import DEFERRED, PASSED
+from support.shim_project import Project, built_shim, fake, host, make_project
 
 
 @pytest.mark.parametrize(("line", "reason"), PASSED)

@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_forms import DEFERRED, PASSED
-from include_forms import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
-from shim_project import Project, built_shim, clean_env, fake, make_project
+from support.command_forms import DEFERRED, PASSED
+from support.include_forms import IS_COMPUTED, IS_INCLUDE, IS_NO_INCLUDE
+from support.shim_project import Project, built_shim, clean_env, fake, make_project
 
-from _lazyck.errors import CommandError
-from _lazyck.interceptor import shims
-from _lazyck.interceptor.shims import build_shim
+from lazyck.errors import CommandError
+from lazyck.interceptor import shims
+from lazyck.interceptor.shims import build_shim
 
 FLAGS = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 

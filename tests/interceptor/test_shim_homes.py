@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, make_project, script
+from support.shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, make_project, script
 
 SHOW = 'echo "$0|$ROCM_PATH|$HIP_PATH|$HIPCXX"\n'
 

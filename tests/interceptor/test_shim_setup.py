@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from setuptools import find_namespace_packages
-from shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, make_project, script
+from support.shim_project import SYSTEM_PATH, MakeProject, Project, built_shim, clean_env, make_project, script
 
-from _lazyck.errors import ToolchainError, UsageError
-from _lazyck.interceptor.log import passed_reasons, read_log
-from _lazyck.interceptor.setup import find_toolchains
+from lazyck.errors import ToolchainError, UsageError
+from lazyck.interceptor.log import passed_reasons, read_log
+from lazyck.interceptor.setup import find_toolchains
 
 SHOW = 'echo "$0|$ROCM_PATH|$PATH|$CXX|$CCACHE_DISABLE"\n'
 
@@ -137,7 +137,7 @@ def test_a_home_is_followed_through_a_wrapper_script(tmp_path: Path) -> None:
 
 
 def test_a_tmp_dir_that_cannot_be_on_path_is_refused(tmp_path: Path) -> None:
-    from _lazyck.interceptor.setup import set_up
+    from lazyck.interceptor.setup import set_up
 
     with pytest.raises(UsageError, match="cannot be on PATH"):
         set_up(tmp_path / "a:b", "host", ["*"], clean_env(), python="python3", verbose=False)

@@ -14,7 +14,7 @@ class Step:
     """Describes what a thread does in one go."""
 
     run: Run
-    place: str  # the step's file in _lazyck/runtime/src and its function; empty for the program's own code
+    place: str  # the step's file in lazyck/runtime/src and its function; empty for the program's own code
     seen_as: str = ""  # the call by which tests/faults/test_order.py sees the step
     asks_loader: bool = False
 

@@ -59,7 +59,7 @@ def test_every_mutation_changes_a_step() -> None:
 def test_every_step_stands_for_code_that_is_there() -> None:
     for name, step in STEPS.items():
         file, _, function = step.place.partition(" ")
-        text = (REPOSITORY / "_lazyck/runtime/src" / file).read_text() if file else "("
+        text = (REPOSITORY / "lazyck/runtime/src" / file).read_text() if file else "("
         assert f"{function}(" in text, (name, step.place)
 
 

@@ -2,7 +2,7 @@
 
     tests/mutation/cpp_run.py [FILE...] [--sample N] [--also TEST_FILE]...
 
-FILE is a source below `_lazyck/runtime/src`; without any, those that decide keys, ownership and
+FILE is a source below `lazyck/runtime/src`; without any, those that decide keys, ownership and
 damage are mutated. `--sample` takes N mutants, the same ones each time. `--also` gives the mutants
 that survive to a file of pytest, too, with a runtime that is built of the mutated sources.
 """
@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests"), str(REPOSITORY / "tests" / "cpp")]
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
 from cpp_mutants import SWITCHES, Mutant, Mutated, compile_errors, mutate, switches  # noqa: E402
-from unit_binary import UnitBinary, build, cases  # noqa: E402
+from support.unit_binary import UnitBinary, build, cases  # noqa: E402
 
-from _lazyck import abi  # noqa: E402
-from _lazyck.runtime.objects import SOURCES  # noqa: E402
+from lazyck import abi  # noqa: E402
+from lazyck.runtime.objects import SOURCES  # noqa: E402
 
 DECIDING = (
     "base/failure.cpp",
@@ -126,12 +126,12 @@ def also_by(tree: Path, mutant: Mutant, test_files: Sequence[str]) -> str:
 def copy_tree(directory: Path) -> Path:
     """Return a copy of this repository with the mutated sources of the runtime."""
     tree = directory / "tree"
-    for name in ("lazyck", "_lazyck", "tests", "scripts", "docs", "pyproject.toml", "README.md"):
+    for name in ("lazyck", "tests", "scripts", "docs", "pyproject.toml", "README.md"):
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
         tree.mkdir(exist_ok=True)
         copy(REPOSITORY / name, tree / name)
-    shutil.rmtree(tree / "_lazyck/runtime/src")
-    shutil.copytree(directory / "src", tree / "_lazyck/runtime/src")
+    shutil.rmtree(tree / "lazyck/runtime/src")
+    shutil.copytree(directory / "src", tree / "lazyck/runtime/src")
     return tree
 
 

@@ -1,4 +1,4 @@
-"""Measures how many small faults in the deciding modules of `_lazyck` their nearest tests notice:
+"""Measures how many small faults in the deciding modules of `lazyck` their nearest tests notice:
 
     python tests/mutation/python_run.py [--sample N] [--seed S] [--jobs J] [--show] [MODULE]...
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PACKAGE = "_lazyck."
+PACKAGE = "lazyck."
 SMALLEST = "trailer"  # the module whose mutants are judged soonest
 # How mutmut writes the end of a mutant's tests (`status_by_exit_code`). A mutant that ends in a
 # signal or runs out of time is killed.
@@ -54,8 +54,8 @@ def mutmut(*words: str) -> subprocess.CompletedProcess[str]:
 def read_mutants() -> list[Mutant]:
     """Return all mutants that mutmut made."""
     found = []
-    for file in sorted((ROOT / "mutants" / "_lazyck").rglob("*.py.meta")):
-        module = ".".join(file.relative_to(ROOT / "mutants" / "_lazyck").parts).removesuffix(".py.meta")
+    for file in sorted((ROOT / "mutants" / "lazyck").rglob("*.py.meta")):
+        module = ".".join(file.relative_to(ROOT / "mutants" / "lazyck").parts).removesuffix(".py.meta")
         statuses = json.loads(file.read_text())["exit_code_by_key"]
         found += [Mutant(name, module, status) for name, status in sorted(statuses.items())]
     return found

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.group import Probed
-from _lazyck.postbuild.probe.probe import ProbeResult, probe
-from _lazyck.postbuild.reasons import readable
-from _lazyck.postbuild.store import Store
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.probe.group import Probed
+from lazyck.postbuild.probe.probe import ProbeResult, probe
+from lazyck.postbuild.reasons import readable
+from lazyck.postbuild.store import Store
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 NO_STORE = Store(Path("/dev/null/store"))  # keeps nothing
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from _lazyck.postbuild.probe.preprocess import declares_managed, what_binds
-from _lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.probe.preprocess import declares_managed, what_binds
+from lazyck.postbuild.reasons import Kind, Reason
 
 MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __managed__ )) int b;"
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from changed_runtime import changed_runtime
 from support import Lazyck
+from support.changed_runtime import changed_runtime
 
-from _lazyck import abi
-from _lazyck.command import CompileCommand, Invocation, LinkCommand
-from _lazyck.manifest import BlobRecord, Manifest, Recipe, Units, decode
-from _lazyck.postbuild.bundle import (
+from lazyck import abi
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units, decode
+from lazyck.formats.tarball import EPOCH
+from lazyck.postbuild.bundle import (
     Apart,
     Contents,
     Places,
@@ -32,10 +32,10 @@ from _lazyck.postbuild.bundle import (
     with_parents,
     write,
 )
-from _lazyck.postbuild.cxx.includes import with_relative_includes
-from _lazyck.postbuild.describe import digest_of_keys
-from _lazyck.tarball import EPOCH
-from _lazyck.toolchains import by_name
+from lazyck.postbuild.cxx.includes import with_relative_includes
+from lazyck.postbuild.describe import digest_of_keys
+from lazyck.toolchains import by_name
+from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 
 FILES = ["/tmp/build/blob/a.cpp", "/home/me/lib/include/x/y.hpp"]
 
@@ -126,7 +126,7 @@ def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) ->
     there = Places("", {}, "libx", str(tmp_path))
 
     def key(**changes: str) -> str:
-        from _lazyck.manifest import Recipe
+        from lazyck.formats.manifest import Recipe
 
         env = (("CPATH", changes.get("env", "x")),)
         recipe = Recipe("host", "id", "", (), ("cc", changes.get("flag", "-O1")), ("cc",), (), env)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.bundle import Contents
-from _lazyck.postbuild.probe.content_key import blob_keys, files_key, group_key
-from _lazyck.postbuild.probe.preprocess import place_of
-from _lazyck.toolchains import by_name
-from _lazyck.toolchains.options import Item
+from lazyck.postbuild.bundle import Contents
+from lazyck.postbuild.probe.content_key import blob_keys, files_key, group_key
+from lazyck.postbuild.probe.preprocess import place_of
+from lazyck.toolchains import by_name
+from lazyck.toolchains.command import CompileCommand, Invocation
+from lazyck.toolchains.options import Item
 
 HOST = by_name("host")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from _lazyck.postbuild.cxx.declarations import parse
-from _lazyck.postbuild.cxx.lexer import (
+from lazyck.postbuild.cxx.declarations import parse
+from lazyck.postbuild.cxx.lexer import (
     after_angles,
     declarator,
     flat,
@@ -13,7 +13,7 @@ from _lazyck.postbuild.cxx.lexer import (
     without_attributes,
     without_comments,
 )
-from _lazyck.postbuild.cxx.variables import Kind, Unsupported
+from lazyck.postbuild.cxx.variables import Kind, Unsupported
 
 
 def kinds(text: str) -> list[tuple[Kind, tuple[str, ...]]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.postbuild.cxx.lexer import without_bodies
-from _lazyck.postbuild.objects import elf
+from lazyck.postbuild.cxx.lexer import without_bodies
+from lazyck.postbuild.objects import elf
 
 TRAP = "{ __builtin_trap(); }"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from _lazyck.postbuild.cxx.lexer import Piece, pieces
+from lazyck.postbuild.cxx.lexer import Piece, pieces
 
 
 def split(text: str) -> list[tuple[str, str]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from probe_bench import Bench
 
-from _lazyck.postbuild.cxx.mangled import class_in, identifiers, is_of_the_standard_library, is_private, scope_of
-from _lazyck.postbuild.cxx.uses import declarations, reaching
-from _lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.cxx.mangled import class_in, identifiers, is_of_the_standard_library, is_private, scope_of
+from lazyck.postbuild.cxx.uses import declarations, reaching
+from lazyck.postbuild.mentions import Mentions
 
 H = frozenset({"hidden"})
 
@@ -142,8 +142,8 @@ def test_symbols_that_show_a_class(symbol: str, name: str) -> None:
 
 def test_names_in_a_namespace_without_a_name_are_private() -> None:
     by_nvcc = "_ZN2ns3tree49_GLOBAL__N__7c24800f_16_gpu_predictor_cu_8852372a9LoadGpairEPKi"
-    by_lazyck = "_ZN35_GLOBAL__N__lazyck_e6e2f491a66ebf4a5innerEPi"
-    assert all(map(is_private, (by_nvcc, by_lazyck, "_ZN12_GLOBAL__N_13oneEv")))
+    by_us = "_ZN35_GLOBAL__N__LAZYCK_e6e2f491a66ebf4a5innerEPi"
+    assert all(map(is_private, (by_nvcc, by_us, "_ZN12_GLOBAL__N_13oneEv")))
     assert not is_private("_ZN2ns5levelE")
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from link_jobs import NO_INPUTS, link_job
+from support.link_jobs import NO_INPUTS, link_job
 
-from _lazyck import __version__, abi
-from _lazyck.command import CompileCommand, Invocation, LinkCommand
-from _lazyck.errors import CommandError
-from _lazyck.manifest import Recipe
-from _lazyck.postbuild.bundle import Contents
-from _lazyck.postbuild.describe import (
+from lazyck import __version__, abi
+from lazyck.errors import CommandError
+from lazyck.formats.manifest import Recipe
+from lazyck.postbuild.build_options import BuildSettings
+from lazyck.postbuild.bundle import Contents
+from lazyck.postbuild.describe import (
     Description,
     PrivateNames,
     archs_of,
@@ -22,14 +22,14 @@ from _lazyck.postbuild.describe import (
     kernel_name,
     unique_names,
 )
-from _lazyck.postbuild.eager import EagerObject, HostUnit, Program
-from _lazyck.postbuild.mentions import Mentions
-from _lazyck.postbuild.objects.reveal import private_name
-from _lazyck.postbuild.ownership import assign
-from _lazyck.postbuild.probe.group import Probed
-from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import Settled
-from _lazyck.settings import BuildSettings
+from lazyck.postbuild.eager import EagerObject, HostUnit, Program
+from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.objects.reveal import private_name
+from lazyck.postbuild.ownership import assign
+from lazyck.postbuild.probe.group import Probed
+from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.settle import Settled
+from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 
 RECIPE = Recipe("host", "gcc12", "", (), ("c++", "-O2"), ("c++",), ())
 

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from counting import CountingProgram
 from support import REPOSITORY
+from support.counting import CountingProgram
 
-from _lazyck.postbuild.reasons import (
+from lazyck.postbuild.reasons import (
     Kind,
     Reason,
     Unlazy,
@@ -22,7 +22,7 @@ from _lazyck.postbuild.reasons import (
     to_pair,
 )
 
-CODE = "".join(p.read_text() for p in (REPOSITORY / "_lazyck").rglob("*.py") if p.name != "reasons.py")
+CODE = "".join(p.read_text() for p in (REPOSITORY / "lazyck").rglob("*.py") if p.name != "reasons.py")
 
 
 def one(source: str, *reasons: Reason) -> Unlazy:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck import abi
-from _lazyck.errors import BuildError, FormatError
-from _lazyck.postbuild.objects import elf
-from _lazyck.toolchains.base import machine_of
+from lazyck import abi
+from lazyck.errors import BuildError, FormatError
+from lazyck.postbuild.objects import elf
+from lazyck.toolchains.base import machine_of
 
 SOURCE = r"""
 #include <string>

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.bundle import Places
-from _lazyck.postbuild.cxx.includes import HeaderReach, included_names
-from _lazyck.postbuild.describe import Reached
-from _lazyck.postbuild.probe.content_key import blob_keys
-from _lazyck.postbuild.probe.group import Probed
-from _lazyck.toolchains import by_name
+from lazyck.postbuild.bundle import Places
+from lazyck.postbuild.cxx.includes import HeaderReach, included_names
+from lazyck.postbuild.describe import Reached
+from lazyck.postbuild.probe.content_key import blob_keys
+from lazyck.postbuild.probe.group import Probed
+from lazyck.toolchains import by_name
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 TEXTS = {
     "one.h": "#pragma once\n",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from _lazyck.postbuild.cxx.includes import asked_names, depends_on_place, with_relative_includes
+from lazyck.postbuild.cxx.includes import asked_names, depends_on_place, with_relative_includes
 
 WHERE = {"/build/a/x.h": "lib/tree/a/x.h"}
 PLACE = "lib/tree/b/y.cpp"

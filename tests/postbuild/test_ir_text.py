@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from llvm_tools import CLANG, COMPILERS, compiler, needs_clang
+from support.llvm_tools import CLANG, COMPILERS, compiler, needs_clang
 
-from _lazyck.postbuild.objects.elf import open_image
-from _lazyck.postbuild.probe.ir import Unreadable, eager_reason, functions, read_module
+from lazyck.postbuild.objects.elf import open_image
+from lazyck.postbuild.probe.ir import Unreadable, eager_reason, functions, read_module
 
 LINKAGES = r"""
 ; define void @in_a_comment() {

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from support import AARCH64, HERE
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.errors import BuildError, CommandError
-from _lazyck.postbuild.eager import EagerObject
-from _lazyck.postbuild.link.reach import check_complete, needed_libraries
-from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.state import LinkState
+from lazyck.errors import BuildError, CommandError
+from lazyck.postbuild.eager import EagerObject
+from lazyck.postbuild.link.reach import check_complete, needed_libraries
+from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.state import LinkState
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 STATE = LinkState("libx", "libx.so", "/w/libx.so", "", (), "", (HERE.cxx,), ())
 

@@ -4,9 +4,9 @@ define."""
 from collections.abc import Sequence
 from typing import Any
 
-from _lazyck.postbuild import ownership
-from _lazyck.postbuild.probe.group import Probed
-from _lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild import ownership
+from lazyck.postbuild.probe.group import Probed
+from lazyck.postbuild.reasons import Kind, Reason
 
 NONE: frozenset[str] = frozenset()
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from probe_bench import NO_STORE, Bench, by_stem, check, reasons
 
-from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.probe.probe import probe
-from _lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.probe.probe import probe
+from lazyck.postbuild.reasons import Kind, Reason
 
 
 @pytest.fixture

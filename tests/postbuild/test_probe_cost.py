@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from counting import CountingCompiler
-from link_jobs import link_job
 from probe_bench import NO_STORE
+from support.counting import CountingCompiler
+from support.link_jobs import link_job
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.eager import HostUnits, compile_eagerly
-from _lazyck.postbuild.probe.probe import ProbeResult, probe
-from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.store import Store
+from lazyck.postbuild.eager import HostUnits, compile_eagerly
+from lazyck.postbuild.probe.probe import ProbeResult, probe
+from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.store import Store
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 BOX = '#include "box.h"\ntemplate struct Box<{i}>;\n'
 BOX_H = "#pragma once\ntemplate <int N> struct Box { int* all[N + 1]; int get() { return N; } };\n"

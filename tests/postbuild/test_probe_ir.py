@@ -5,12 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from llvm_tools import irc, needs_llvmlite
 from probe_bench import NO_STORE
+from support.llvm_tools import irc, needs_llvmlite
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.probe.probe import probe
-from _lazyck.postbuild.reasons import Kind
+from lazyck.postbuild.probe.probe import probe
+from lazyck.postbuild.reasons import Kind
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 
 def blobs(at: Path, count: int, compiler: Path, suffix: str = ".ll") -> list[CompileCommand]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from probe_bench import Bench, by_stem
 
-from _lazyck import proc
-from _lazyck.postbuild.probe.group import Probed
-from _lazyck.toolchains import CUDA
+from lazyck import proc
+from lazyck.postbuild.probe.group import Probed
+from lazyck.toolchains import CUDA
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")]
 

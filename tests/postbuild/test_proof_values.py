@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from link_jobs import link_job
+from support.link_jobs import link_job
 
-from _lazyck import abi
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.manifest import BlobRecord, Recipe
-from _lazyck.postbuild import proof
-from _lazyck.postbuild.bundle import Contents, Places
-from _lazyck.postbuild.probe.group import Group, Probed
-from _lazyck.postbuild.proof import Case, Finding, Proof
-from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.toolchains import HOST, LLVM
+from lazyck import abi
+from lazyck.formats.manifest import BlobRecord, Recipe
+from lazyck.postbuild import proof
+from lazyck.postbuild.bundle import Contents, Places
+from lazyck.postbuild.probe.group import Group, Probed
+from lazyck.postbuild.proof import Case, Finding, Proof
+from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.toolchains import HOST, LLVM
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 WORK = "/work/of"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.postbuild.objects import elf
-from _lazyck.postbuild.objects.reveal import is_artificial, is_header_state, reveal
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.reveal import is_artificial, is_header_state, reveal
 
 SOURCE = """
 int quiet(int x) { return x + 1; }

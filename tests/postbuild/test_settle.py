@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from link_jobs import NO_INPUTS, link_job
+from support.link_jobs import NO_INPUTS, link_job
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.errors import CommandError
-from _lazyck.postbuild import settle
-from _lazyck.postbuild.eager import EagerObject, HostUnit
-from _lazyck.postbuild.job import LinkJob
-from _lazyck.postbuild.mentions import Members, Mentions
-from _lazyck.postbuild.objects.inputs import LinkInputs
-from _lazyck.postbuild.objects.symbols import Names, Symbols
-from _lazyck.postbuild.probe.group import Probed
-from _lazyck.postbuild.probe.probe import ProbeResult
-from _lazyck.postbuild.reasons import Kind, Reason
-from _lazyck.postbuild.settle import Settled, Settler, copies_in
+from lazyck.errors import CommandError
+from lazyck.postbuild import settle
+from lazyck.postbuild.eager import EagerObject, HostUnit
+from lazyck.postbuild.job import LinkJob
+from lazyck.postbuild.mentions import Members, Mentions
+from lazyck.postbuild.objects.inputs import LinkInputs
+from lazyck.postbuild.objects.symbols import Names, Symbols
+from lazyck.postbuild.probe.group import Probed
+from lazyck.postbuild.probe.probe import ProbeResult
+from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.settle import Settled, Settler, copies_in
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 NOT_LAZY = Reason(Kind.DATA, "x")
 

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from counting import CountingCompiler
-from link_jobs import link_job
+from support.counting import CountingCompiler
+from support.link_jobs import link_job
 
-from _lazyck.command import CompileCommand, Invocation
-from _lazyck.postbuild.eager import HostUnits, compile_eagerly
-from _lazyck.postbuild.probe import content_key
-from _lazyck.postbuild.probe.probe import ProbeResult, probe
-from _lazyck.postbuild.store import Store
-from _lazyck.toolchains import HOST
+from lazyck.postbuild.eager import HostUnits, compile_eagerly
+from lazyck.postbuild.probe import content_key
+from lazyck.postbuild.probe.probe import ProbeResult, probe
+from lazyck.postbuild.store import Store
+from lazyck.toolchains import HOST
+from lazyck.toolchains.command import CompileCommand, Invocation
 
 BLOBS = {
     "plain": "#include <own.h>\nint plain(Width w) { return w.value; }\n",

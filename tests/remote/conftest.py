@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driver import python_path
-from servers import NGINX, REDIS, Hostile, Server, hostile_server, make_bucket, moto, nginx, redis, running
-from shelf import install
+from support.driver import python_path
+from support.servers import NGINX, REDIS, Hostile, Server, hostile_server, make_bucket, moto, nginx, redis, running
+from support.shelf import install
 
-from _lazyck.remote.sign import make_key
+from lazyck.remote.sign import make_key
 
 BACKENDS = [
     "directory",

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import ENTRY, KEY, NAME, Host, entry_bytes, entry_file, python_path
+from support.driver import ENTRY, KEY, NAME, Host, entry_bytes, entry_file, python_path
 
-from _lazyck.remote import Remote
-from _lazyck.remote.bounded_socket import BoundedSocket, hold
-from _lazyck.remote.down import ALL, Memory
-from _lazyck.remote.exchange import within
-from _lazyck.remote.record import Record, encode
-from _lazyck.remote.tiers import Times
+from lazyck.remote import Remote
+from lazyck.remote.bounded_socket import BoundedSocket, hold
+from lazyck.remote.down import ALL, Memory
+from lazyck.remote.exchange import within
+from lazyck.remote.record import Record, encode
+from lazyck.remote.tiers import Times
 
 BUFFERS = 32 << 20  # bytes that two sockets of this machine hold at most while nobody reads them
 LAST = 1 << 18  # bytes that count after the end: one part that was under way, and one into a closed connection
@@ -86,7 +86,7 @@ def flooding(play: Play) -> Iterator[Flood]:
 CLIENT = """
 import contextlib, json, os, resource, sys, threading, time
 from pathlib import Path
-from _lazyck.remote import EntryName, Listener, Remote
+from lazyck.remote import EntryName, Listener, Remote
 
 def sockets():
     for fd in os.listdir("/proc/self/fd"):
@@ -385,7 +385,7 @@ def test_a_library_that_reads_for_ever_ends_with_its_process(shelf: Path, tmp_pa
 
 def test_an_upload_that_was_given_up_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server takes a little now and then."""
-    monkeypatch.setattr("_lazyck.remote.tiers._SLOWEST", 1 << 30)  # otherwise eight megabytes may take half a minute
+    monkeypatch.setattr("lazyck.remote.tiers._SLOWEST", 1 << 30)  # otherwise eight megabytes may take half a minute
     taken = [0]
 
     def play(flood: Flood, connection: socket.socket) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bundles import Bundle, build, entries, make_bundle
-from servers import Hostile
 from support import REPOSITORY, Lazyck
+from support.bundles import Bundle, build, entries, make_bundle
+from support.servers import Hostile
 
-from _lazyck.costs import read_costs
-from _lazyck.remote import EntryName, Remote
+from lazyck.history.costs import read_costs
+from lazyck.remote import EntryName, Remote
 
 BLOBS = ["one", "two", "three"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import ENTRY, Host, entry_bytes, entry_file, python_path
+from support.driver import ENTRY, Host, entry_bytes, entry_file, python_path
 
-from _lazyck.errors import FormatError
-from _lazyck.remote import Remote
-from _lazyck.remote.contents import decompressed
-from _lazyck.remote.record import Record, decode
+from lazyck.errors import FormatError
+from lazyck.remote import Remote
+from lazyck.remote.contents import decompressed
+from lazyck.remote.record import Record, decode
 
 zstandard: Any = pytest.importorskip("zstandard", reason="needs lazyck[remote]")
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doc_pages import read_page
-from driver import ENTRY, Host
-from servers import NGINX_CONF, Server, free_port, needs_nginx, nginx, running
+from support.doc_pages import read_page
+from support.driver import ENTRY, Host
+from support.servers import NGINX_CONF, Server, free_port, needs_nginx, nginx, running
 
 pytestmark = needs_nginx
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.remote.down import ALL, WRITES, Memory
-from _lazyck.remote.tiers import Times
+from lazyck.remote.down import ALL, WRITES, Memory
+from lazyck.remote.tiers import Times
 
 TIER = "http://cache:8080"
 

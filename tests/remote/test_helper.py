@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from driver import ENTRY, KEY, NAME, Host, entry_bytes, wait_until
-from servers import Hostile
 from support import REPOSITORY
+from support.driver import ENTRY, KEY, NAME, Host, entry_bytes, wait_until
+from support.servers import Hostile
 
-from _lazyck.remote.record import decode
+from lazyck.remote.record import decode
 
 
 def test_what_one_host_compiles_another_fetches(tier: str, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_settings_that_make_no_sense_are_said_and_the_caller_compiles(
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused(words: list[str]) -> None:
-    argv = [sys.executable, "-m", "_lazyck.helper", *words]
+    argv = [sys.executable, "-m", "lazyck.commands.remote_program", *words]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 2
@@ -282,7 +282,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(words: list[str]) -> None
 
 def test_the_helper_loads_only_what_its_tier_needs(hostile: Hostile, tmp_path: Path) -> None:
     program = (
-        "import sys; from _lazyck.remote import helper\n"
+        "import sys; from lazyck.remote import helper\n"
         "try: helper.serve(helper.parse(sys.argv[1:]), type('C', (), {'say': lambda *a: None})())\n"
         "except AttributeError: pass\n"
         "print(' '.join(m for m in ('click', 'redis', 'fsspec', 'tqdm', 'asyncio', 'requests', 'cryptography')\n"

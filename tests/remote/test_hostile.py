@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from driver import ENTRY, Host, entry_bytes, entry_file, wait_until
-from servers import Hostile, free_port, hostile_server, needs_nginx, needs_redis, nginx, redis, running
+from support.driver import ENTRY, Host, entry_bytes, entry_file, wait_until
+from support.servers import Hostile, free_port, hostile_server, needs_nginx, needs_redis, nginx, redis, running
 
-from _lazyck.remote import EntryName, Remote
+from lazyck.remote import EntryName, Remote
 
 BODY = b"the code" * 50_000
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from _lazyck.remote import EntryName, lease
-from _lazyck.remote.lease import Holder, Lease, State
+from lazyck.remote import EntryName, lease
+from lazyck.remote.lease import Holder, Lease, State
 
 ENTRY = EntryName("0123456789abcdef" * 2, "libx/gfx942-rocm7/my-blob-0123456789abcdef.so")
 

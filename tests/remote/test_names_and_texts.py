@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck.errors import FormatError, UsageError
-from _lazyck.remote.entry_name import EntryName, answers_to, contents_name
-from _lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, Signature, Stored, decode, encode, is_base64
-from _lazyck.remote.sign import Keys, is_signed, make_key, read_signer, read_trusted
+from lazyck.errors import FormatError, UsageError
+from lazyck.remote.entry_name import EntryName, answers_to, contents_name
+from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, Signature, Stored, decode, encode, is_base64
+from lazyck.remote.sign import Keys, is_signed, make_key, read_signer, read_trusted
 
 KEY = "0123456789abcdef" * 2
 NAME = "libx/gfx942-rocm7/my-blob-0123456789abcdef.so"

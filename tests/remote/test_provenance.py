@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bundles import Bundle, build, entries, make_bundle
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from driver import ENTRY, KEY, NAME, Host, entry_bytes, entry_file
 from support import Lazyck
+from support.bundles import Bundle, build, entries, make_bundle
+from support.driver import ENTRY, KEY, NAME, Host, entry_bytes, entry_file
 
-from _lazyck.errors import FormatError
-from _lazyck.remote import EntryName, Listener, Remote
-from _lazyck.remote.provenance import Making, decode, encode, read_making, statement_of
-from _lazyck.remote.sign import make_key, read_signer
+from lazyck.errors import FormatError
+from lazyck.remote import EntryName, Listener, Remote
+from lazyck.remote.provenance import Making, decode, encode, read_making, statement_of
+from lazyck.remote.sign import make_key, read_signer
 
 Key = tuple[Path, str]
 MAKING = Making("ab" * 32, 1_700_000_000.5, 1_700_000_003.0, "builder 1", "cd" * 32, "ef" * 32, "gcc12-0123456789ab")

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driver import ENTRY, Host, entry_bytes, entry_file
-from servers import Hostile, hostile_server
+from support.driver import ENTRY, Host, entry_bytes, entry_file
+from support.servers import Hostile, hostile_server
 
-from _lazyck.remote import Remote
+from lazyck.remote import Remote
 
 BODY = b"the code" * 5000
 Tls = tuple[ssl.SSLContext, Path]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from _lazyck.errors import UsageError
-from _lazyck.remote.tiers import Times, parse_tiers, read_times
+from lazyck.errors import UsageError
+from lazyck.remote.tiers import Times, parse_tiers, read_times
 
 
 def test_tiers_with_their_attributes_in_order() -> None:

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from driver import ENTRY, KEY, Host, entry_bytes, entry_file
+from support.driver import ENTRY, KEY, Host, entry_bytes, entry_file
 
-from _lazyck.errors import FormatError, UsageError
-from _lazyck.remote import Listener, Remote
-from _lazyck.remote.record import Record, Signature, decode, encode
-from _lazyck.remote.sign import Keys, is_signed, make_key, read_signer, read_trusted
+from lazyck.errors import FormatError, UsageError
+from lazyck.remote import Listener, Remote
+from lazyck.remote.record import Record, Signature, decode, encode
+from lazyck.remote.sign import Keys, is_signed, make_key, read_signer, read_trusted
 
 Key = tuple[Path, str]
 

@@ -20,9 +20,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from lazylib import LazyLibrary, build_lazy_library, run  # noqa: E402
+from support.lazylib import LazyLibrary, build_lazy_library, run
 
 BLOBS = 12
 DECLARATIONS = "".join(f"int f{i}(int);\n" for i in range(BLOBS))

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from lazylib import CLANG, CXX, SOURCES, LazyLibrary, as_new, build_lazy_library, run
 from support import REPOSITORY
+from support.lazylib import CLANG, CXX, SOURCES, LazyLibrary, as_new, build_lazy_library, run
 
-from _lazyck import abi
-from _lazyck.runtime.objects import CXX_FLAGS
+from lazyck import abi
+from lazyck.runtime.objects import CXX_FLAGS
 
 HEADER = "#pragma once\nint arch();\nint other();\nint use();\n"
 BLOBS = {"arch": "int arch() { return ARCH; }\n", "other": "int other() { return 1; }\n"}

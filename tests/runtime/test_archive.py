@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bundles import archive_sources
-from four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, all_want_all, start, until
-from lazylib import LazyLibrary, build_lazy_library
 from support import Machine, with_sanitizers
+from support.bundles import archive_sources
+from support.four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, all_want_all, start, until
+from support.lazylib import LazyLibrary, build_lazy_library
 
-from _lazyck import abi
-from _lazyck.manifest import encode
+from lazyck import abi
+from lazyck.formats.manifest import encode
 
 
 @pytest.fixture(scope="module")

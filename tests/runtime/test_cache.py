@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import Machine, on_each_machine
+from support.lazylib import LazyLibrary, build_lazy_library
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, LazyLibrary, build_lazy_library
-from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 from support import Lazyck
+from support.lazylib import CXX, LazyLibrary, build_lazy_library
+from support.small_library import BLOBS, HEADER, MAIN, SYMBOLS
 
-from _lazyck.config import tools_dir
-from _lazyck.errors import UsageError
-from _lazyck.files import private_directory
+from lazyck.errors import UsageError
+from lazyck.files import private_directory
+from lazyck.settings.environment import tools_dir
 
 MAIN_PROGRAM = r"""
 #include "demo.h"

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary
 from stress import build, build_chaos, chaos_env, one_round
+from support.lazylib import LazyLibrary
 
 
 @pytest.fixture(scope="module")

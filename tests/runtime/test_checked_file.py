@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
+from support.lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
 
-from _lazyck.runtime.objects import LINK_FLAGS
+from lazyck.runtime.objects import LINK_FLAGS
 
 HEADER = "#pragma once\nint add(int, int); const char* where(); int use(int);\n"
 BLOBS = {

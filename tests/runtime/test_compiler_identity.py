@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bundles import make_bundle
+from support.bundles import make_bundle
 
-from _lazyck.toolchains.base import identity_of
+from lazyck.toolchains.base import identity_of
 
 TEXTS = {
     "gcc": "g++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022 Free Software Foundation, Inc.\n",

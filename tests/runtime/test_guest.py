@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, SOURCES, LazyLibrary, as_new, build_lazy_library, run, runtime_objects
+from support.lazylib import CXX, SOURCES, LazyLibrary, as_new, build_lazy_library, run, runtime_objects
 
-from _lazyck import abi
-from _lazyck.postbuild.bundle import deploy
-from _lazyck.postbuild.cxx.lexer import without_comments
+from lazyck import abi
+from lazyck.postbuild.bundle import deploy
+from lazyck.postbuild.cxx.lexer import without_comments
 
 HEADER = "#pragma once\nint one(int); int two(int); int bad(int);\n"
 BLOBS = {

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, LazyLibrary, build_lazy_library
-from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 from support import Lazyck
+from support.lazylib import CXX, LazyLibrary, build_lazy_library
+from support.small_library import BLOBS, HEADER, MAIN, SYMBOLS
 
-from _lazyck import abi
-from _lazyck.manifest import BlobRecord, Manifest, Recipe, encode
-from _lazyck.visible import visible
+from lazyck import abi
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, encode
+from lazyck.visible import visible
 
 NAMES = [
     "../../../../escaped",

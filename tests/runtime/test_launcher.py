@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+from support.lazylib import LazyLibrary, build_lazy_library
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 
 @pytest.fixture

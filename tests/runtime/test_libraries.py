@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import AARCH64, HERE, Machine, machine_params
+from support.lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
-from _lazyck.errors import BuildError
-from _lazyck.manifest import encode
-from _lazyck.postbuild.link.stubs import render_stubs
+from lazyck.errors import BuildError
+from lazyck.formats.manifest import encode
+from lazyck.postbuild.link.stubs import render_stubs
 
 
 def build(directory: Path, objects_dir: Path, **changes: object) -> LazyLibrary:

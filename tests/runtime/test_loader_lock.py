@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, LazyLibrary, build_lazy_library, run, runtime_objects
+from support.lazylib import CXX, LazyLibrary, build_lazy_library, run, runtime_objects
 
 HEADER = """#pragma once
 extern "C" { int one(int); int two(int); }

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from four_blobs import CALLER, NAMES, all_want_all, four_blob_libraries, slow_compiler, start, until
-from lazylib import LazyLibrary, as_new, build_lazy_library
 from support import Machine, on_each_machine, on_each_machine_with_sanitizers, with_sanitizers
+from support.four_blobs import CALLER, NAMES, all_want_all, four_blob_libraries, slow_compiler, start, until
+from support.lazylib import LazyLibrary, as_new, build_lazy_library
 
-from _lazyck import abi
+from lazyck import abi
 
 # Only the sleeps of this process's tests have this duration in seconds, so the tests can find them
 # by it.

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
+from support.lazylib import LazyLibrary, build_lazy_library
 
-from _lazyck import abi
+from lazyck import abi
 
 HEADER = "#pragma once\nint opened(); int use();\n"
 BLOBS = {

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lazylib import runtime_objects
+from support.lazylib import runtime_objects
 
-from _lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects import elf
 
 # Libraries in wheels (torch's libc10.so and libtorch_cpu.so) export these symbols of the C++
 # library, which was linked into them.

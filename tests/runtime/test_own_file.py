@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, contents_of, run, runtime_objects
+from support.lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, contents_of, run, runtime_objects
 
-from _lazyck.postbuild.bundle import deploy
+from lazyck.postbuild.bundle import deploy
 
 HEADER = "#pragma once\nint add(int, int); int use(int);\n"
 BLOBS = {"add": '#include "demo.h"\nint add(int a, int b) { return a + b; }\n'}

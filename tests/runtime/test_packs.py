@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from base_wheels import make_wheel, pip_install
-from lazylib import CXX, LazyLibrary, build_lazy_library, run
 from support import Lazyck
+from support.base_wheels import make_wheel, pip_install
+from support.lazylib import CXX, LazyLibrary, build_lazy_library, run
 
-from _lazyck import abi
+from lazyck import abi
 
 HEADER = "#pragma once\nint arch();\nint other();\nint use();\n"
 BLOBS = {"arch": "int arch() { return ARCH; }\n", "other": "int other() { return 1; }\n"}
@@ -111,14 +111,14 @@ def release(where: Path, objects_dir: Path, lazyck: Lazyck, version: str, other:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path, shared_lazyck: Lazyck) -> Release:
-    return release(tmp_path_factory.mktemp("packs") / "1.0", objects_dir, shared_lazyck, "1.0", 1)
+def first(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path, lazyck_shared: Lazyck) -> Release:
+    return release(tmp_path_factory.mktemp("packs") / "1.0", objects_dir, lazyck_shared, "1.0", 1)
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path, shared_lazyck: Lazyck) -> Release:
+def second(tmp_path_factory: pytest.TempPathFactory, objects_dir: Path, lazyck_shared: Lazyck) -> Release:
     """Return a later release: one source has changed."""
-    return release(tmp_path_factory.mktemp("packs") / "1.1", objects_dir, shared_lazyck, "1.1", 2)
+    return release(tmp_path_factory.mktemp("packs") / "1.1", objects_dir, lazyck_shared, "1.1", 2)
 
 
 @pytest.fixture(scope="module")

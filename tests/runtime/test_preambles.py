@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from lazylib import CLANG, CXX, LazyLibrary, as_new, build_lazy_library, counting_compiler
 from support import REPOSITORY
+from support.lazylib import CLANG, CXX, LazyLibrary, as_new, build_lazy_library, counting_compiler
 
-from _lazyck import abi
+from lazyck import abi
 
 COUNT = 9  # one more than must be alike
 # Comments stand before, between and behind the includes.

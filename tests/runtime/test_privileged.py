@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, LazyLibrary, as_new, build_lazy_library, run
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+from support.lazylib import CXX, LazyLibrary, as_new, build_lazy_library, run
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
-from _lazyck import abi
-from _lazyck.postbuild.bundle import deploy
+from lazyck import abi
+from lazyck.postbuild.bundle import deploy
 
 CALLER = "12345"
 NO_SETUID = """

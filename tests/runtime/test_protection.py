@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library, run
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import AARCH64, HERE, Machine, machine_params
+from support.lazylib import LazyLibrary, build_lazy_library, run
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 LINKERS = ("bfd", "lld", "gold", "mold")
 X86_64 = {"IBT", "SHSTK"}

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from four_blobs import NAMES, four_blob_libraries, slow_compiler, start
-from lazylib import LazyLibrary, as_new, build_lazy_library, run
 from support import REPOSITORY, Machine, with_sanitizers
+from support.four_blobs import NAMES, four_blob_libraries, slow_compiler, start
+from support.lazylib import LazyLibrary, as_new, build_lazy_library, run
 
-from _lazyck.report.gather import gather
+from lazyck.report.gather import gather
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library, counting_compiler
-from remote_helper import helpers, write_helper
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import wait_until
+from support.lazylib import LazyLibrary, build_lazy_library, counting_compiler
+from support.remote_helper import helpers, write_helper
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 # This program prints the result, and then what the library counted.
 CALL_AND_COUNT = r"""

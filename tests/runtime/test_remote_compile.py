@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from buildgrid_server import BuildGrid
-from farm_cluster import Cluster
-from lazylib import LazyLibrary, build_lazy_library
 from support import HERE, REPOSITORY, running, wait_until
+from support.buildgrid_server import BuildGrid
+from support.farm_cluster import Cluster
+from support.lazylib import LazyLibrary, build_lazy_library
 
-from _lazyck.toolchains.base import compiler_identity
+from lazyck.toolchains.base import compiler_identity
 
 pytestmark = pytest.mark.xdist_group("reapi")
 
@@ -55,7 +55,7 @@ def make_library(tmp_path: Path, objects_dir: Path, blob: str) -> LazyLibrary:
     helper = tmp_path / "lazyck-remote"
     helper.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
-        "from _lazyck.helper import main\nmain()\n"
+        "from lazyck.commands.remote_program import main\nmain()\n"
     )
     helper.chmod(0o755)
     made.env["LAZYCK_REMOTE_HELPER"] = str(helper)

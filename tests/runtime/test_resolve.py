@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from four_blobs import slow_compiler
-from lazylib import LazyLibrary, as_new, build_lazy_library
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import Machine, on_each_machine
+from support.four_blobs import slow_compiler
+from support.lazylib import LazyLibrary, as_new, build_lazy_library
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 CALL_ONCE = '#include "demo.h"\nint main() { return use(4) == 8 && sub(5, 2) == 3 ? 0 : 1; }'
 

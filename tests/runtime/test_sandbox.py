@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library, run
-from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 from support import REPOSITORY
+from support.lazylib import LazyLibrary, build_lazy_library, run
+from support.small_library import BLOBS, HEADER, MAIN, SYMBOLS
 
-from _lazyck import abi
+from lazyck import abi
 
 HERE = Path(__file__).parent
 # The first argument is the sandbox: "watch FILE", "kill" or "only NUMBER...". With "kill", the

@@ -4,10 +4,10 @@ many threads, a remote. Other tests run under them too (`with_sanitizers`)."""
 from pathlib import Path
 
 import pytest
-from lazylib import build_lazy_library
-from remote_helper import helpers, write_helper
-from small_library import BLOBS, HEADER, MAIN, SYMBOLS
 from support import SANITIZED, Machine, machine_params, wait_until
+from support.lazylib import build_lazy_library
+from support.remote_helper import helpers, write_helper
+from support.small_library import BLOBS, HEADER, MAIN, SYMBOLS
 
 PROGRAM = r"""
 #include "demo.h"

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
 from support import REPOSITORY
+from support.lazylib import LazyLibrary, build_lazy_library
 
 CALL = '#include <cstdio>\nint add(int, int);\nint main() { std::printf("%d", add(2, 3)); }\n'
 BLOBS = {name: f'#include "demo.h"\nint {name}(int a, int b) {{ return a + b; }}\n' for name in ("add", "more")}

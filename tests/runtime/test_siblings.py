@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
+from support.lazylib import LazyLibrary, build_lazy_library
 
 HEADER = """#pragma once
 struct First { static constexpr int of = 1; };

@@ -5,9 +5,8 @@ programs for another one than this run in an emulator."""
 from pathlib import Path
 
 import pytest
-import registers
-from lazylib import CLANG, build_lazy_library, functions_of
-from support import AARCH64, AARCH64_PLAIN, HERE, Machine, machine_params, on_each_machine
+from support import AARCH64, AARCH64_PLAIN, HERE, Machine, machine_params, on_each_machine, registers
+from support.lazylib import CLANG, build_lazy_library, functions_of
 
 HEADER = r"""
 #pragma once

@@ -4,7 +4,7 @@ was checked."""
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, LazyLibrary, build_lazy_library, run
+from support.lazylib import CXX, LazyLibrary, build_lazy_library, run
 
 HEADER = "#pragma once\nint one(); int two(); int three(); int other(); int use();\n"
 BLOBS = {

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, slow_compiler
-from lazylib import LazyLibrary, build_lazy_library
 from support import REPOSITORY
+from support.four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, slow_compiler
+from support.lazylib import LazyLibrary, build_lazy_library
 
 
 @pytest.fixture

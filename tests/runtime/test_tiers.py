@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, start
-from lazylib import LazyLibrary, build_lazy_library, run
+from support.four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, start
+from support.lazylib import LazyLibrary, build_lazy_library, run
 
 
 @pytest.fixture(scope="module")

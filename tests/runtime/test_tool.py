@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lazylib import CXX, LazyLibrary, build_lazy_library, runtime_objects
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from support import HERE, Machine, on_each_machine
+from support.lazylib import CXX, LazyLibrary, build_lazy_library, runtime_objects
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
-from _lazyck.manifest import encode
-from _lazyck.runtime.objects import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
+from lazyck.formats.manifest import encode
+from lazyck.runtime.objects import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
 
 
 @pytest.fixture

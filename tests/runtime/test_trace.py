@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start, until
-from lazylib import LazyLibrary, build_lazy_library
+from support.four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start, until
+from support.lazylib import LazyLibrary, build_lazy_library
 
-from _lazyck.history import read_trace
+from lazyck.history.events import read_trace
 
 
 @pytest.fixture

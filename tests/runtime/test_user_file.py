@@ -4,8 +4,8 @@ reports what it does not know."""
 from pathlib import Path
 
 import pytest
-from lazylib import LazyLibrary, build_lazy_library
-from small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
+from support.lazylib import LazyLibrary, build_lazy_library
+from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 FORBIDDEN = {"LAZYCK_JIT": "off"}
 

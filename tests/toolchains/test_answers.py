@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import HERE
 
-from _lazyck.toolchains import answers
+from lazyck.toolchains import answers
 
 # A compiler in C that counts how often it is started.
 COUNTING = """

@@ -11,12 +11,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hip_builds import assert_calls_reach_hip, build_hip
 from support import Lazyck
+from support.hip_builds import assert_calls_reach_hip, build_hip
 
-from _lazyck.toolchains import ROCM, rocm_places
-from _lazyck.toolchains.base import Found
-from _lazyck.toolchains.check import State
+from lazyck.toolchains import ROCM, rocm_places
+from lazyck.toolchains.base import Found
+from lazyck.toolchains.check import State
 
 pytestmark = pytest.mark.hip
 ARCHS = ("gfx942", "gfx1030")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rocm_layouts import need_real_hip, rocm6, script
 from support import FAKE_ROCM, Lazyck
+from support.rocm_layouts import need_real_hip, rocm6, script
 
-from _lazyck.toolchains import ROCM
-from _lazyck.toolchains.check import install_line, manager_of
+from lazyck.toolchains import ROCM
+from lazyck.toolchains.check import install_line, manager_of
 
 SYSTEM_PATH = "/usr/bin:/bin"
 

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ops_library import Ops, copy_project, inspect
 from support import Lazyck
+from support.ops_library import Ops, copy_project, inspect
 
 CODE = """
 print(special(64, 1), instance("int", 3))

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llvm_tools import CLANG, COMPILERS, compiler, irc, needs_clang, needs_llvmlite
-from ops_library import inspect
 from support import REPOSITORY, Lazyck
+from support.llvm_tools import CLANG, COMPILERS, compiler, irc, needs_clang, needs_llvmlite
+from support.ops_library import inspect
 
-from _lazyck.interceptor.log import read_log
-from _lazyck.toolchains import HOST, LLVM, lookup
+from lazyck.interceptor.log import read_log
+from lazyck.toolchains import HOST, LLVM, lookup
 
 PROJECT = REPOSITORY / "tests" / "projects" / "ir"
 CALL = "import ctypes, sys; l = ctypes.CDLL(sys.argv[1]); print(*(l.call(n.encode(), 5) for n in sys.argv[2:]))"

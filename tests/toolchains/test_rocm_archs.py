@@ -4,13 +4,13 @@ or the machine."""
 from pathlib import Path
 
 import pytest
-from hip_builds import assert_calls_reach_hip, build_hip
-from ops_library import inspect
-from rocm_layouts import need_real_hip
 from support import FAKE_ROCM, Lazyck
+from support.hip_builds import assert_calls_reach_hip, build_hip
+from support.ops_library import inspect
+from support.rocm_layouts import need_real_hip
 
-from _lazyck.toolchains import ROCM, archs_of_environment, resolve_native
-from _lazyck.toolchains.base import Found
+from lazyck.toolchains import ROCM, archs_of_environment, resolve_native
+from lazyck.toolchains.base import Found
 
 SHOW = 'echo "$GPU_ARCHS|$PYTORCH_ROCM_ARCH|$AMDGPU_TARGETS|$HCC_AMDGPU_TARGET"'
 

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hip_builds import LIGHT, SYSTEM_PATH, assert_calls_reach_hip, build_hip, stand_in_runtime
-from ops_library import inspect
-from rocm_layouts import need_real_hip, pip_sdk, rocm5, rocm6, script
 from support import REPOSITORY, Lazyck
+from support.hip_builds import LIGHT, SYSTEM_PATH, assert_calls_reach_hip, build_hip, stand_in_runtime
+from support.ops_library import inspect
+from support.rocm_layouts import need_real_hip, pip_sdk, rocm5, rocm6, script
 
 pytestmark = pytest.mark.hip
 

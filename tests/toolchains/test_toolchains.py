@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from _lazyck import abi
-from _lazyck.abi import Mode
-from _lazyck.command import CompileCommand, Invocation, LinkCommand
-from _lazyck.errors import UsageError
-from _lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
-from _lazyck.toolchains.base import SourceCompile, compiler_identity, identity_of
+from lazyck import abi
+from lazyck.abi import Mode
+from lazyck.errors import UsageError
+from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
+from lazyck.toolchains.base import SourceCompile, compiler_identity, identity_of
+from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from base_wheels import make_wheel, pip_install
-from built_units import Built
-from cuda_machine import needs_nvcc
-from cuda_units import LINK, build, build_ahead, used
 from support import REPOSITORY, Lazyck, Once
+from support.base_wheels import make_wheel, pip_install
+from support.built_units import Built
+from support.cuda_machine import needs_nvcc
+from support.cuda_units import LINK, build, build_ahead, used
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -70,31 +70,31 @@ LAUNCHES, ASKS = 8, 6
 STATIC = LINK.replace("-cudart shared", "-cudart static")
 
 
-def lazy_library(once: Once, shared_lazyck: Lazyck, link: str) -> Built:
+def lazy_library(once: Once, lazyck_shared: Lazyck, link: str) -> Built:
     """Build with that link command, once for all tests."""
 
     def make(where: Path) -> Built:
-        return build(shared_lazyck, where, FILES, blobs="*/blob.cu", link=link)
+        return build(lazyck_shared, where, FILES, blobs="*/blob.cu", link=link)
 
     return once(f"blob_units.{link.rpartition(' ')[2]}", make)
 
 
 @pytest.fixture
-def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> tuple[Built, Built]:
-    lazy = lazy_library(once, shared_lazyck, request.param)
+def both(request: pytest.FixtureRequest, once: Once, lazyck_shared: Lazyck) -> tuple[Built, Built]:
+    lazy = lazy_library(once, lazyck_shared, request.param)
     assert "1 blob deferred, 1 lazy with 2 symbols, 0 eager" in lazy.said
     return lazy, once("blob_units.ahead", lambda where: build_ahead(where, FILES))
 
 
 @pytest.fixture
-def blob(once: Once, shared_lazyck: Lazyck, tmp_path: Path) -> Built:
-    return lazy_library(once, shared_lazyck, LINK).fresh(tmp_path / "cache")
+def blob(once: Once, lazyck_shared: Lazyck, tmp_path: Path) -> Built:
+    return lazy_library(once, lazyck_shared, LINK).fresh(tmp_path / "cache")
 
 
 @pytest.fixture
-def own_blob(once: Once, shared_lazyck: Lazyck, tmp_path: Path) -> Built:
+def own_blob(once: Once, lazyck_shared: Lazyck, tmp_path: Path) -> Built:
     """Return the library for a test that changes its bundle."""
-    return lazy_library(once, shared_lazyck, LINK).with_own_bundle(tmp_path)
+    return lazy_library(once, lazyck_shared, LINK).with_own_bundle(tmp_path)
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_prefetching_a_blob_whose_host_code_is_loaded_makes_all_its_kernels_read
 
 def again(blob: Built, code: str, **more: str) -> str:
     """Run `code` in a process of its own, where `x` is the library. Return what lazyck prints."""
-    lines = f"import ctypes, pathlib\nfrom _lazyck.library import load\nx = load('./libx.so')\n{code}\n"
+    lines = f"import ctypes, pathlib\nfrom lazyck.library import load\nx = load('./libx.so')\n{code}\n"
     env = {**blob.env, "LAZYCK_ARCHS": "80", "LAZYCK_BY_KERNEL": "1", "PYTHONPATH": str(REPOSITORY), **more}
     done = subprocess.run([sys.executable, "-c", lines], cwd=blob.where, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

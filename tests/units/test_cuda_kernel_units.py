@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from built_units import Built
-from cuda_machine import needs_nvcc
-from cuda_units import build, build_ahead, used
 from support import Lazyck
+from support.built_units import Built
+from support.cuda_machine import needs_nvcc
+from support.cuda_units import build, build_ahead, used
 
-from _lazyck.abi import WHOLE_SOURCE_MARK
+from lazyck.abi import WHOLE_SOURCE_MARK
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -159,15 +159,15 @@ INSTANCES = {
 
 
 @pytest.fixture(scope="module")
-def instances(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> Built:
-    return build(shared_lazyck, tmp_path_factory.mktemp("instances"), INSTANCES)
+def instances(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> Built:
+    return build(lazyck_shared, tmp_path_factory.mktemp("instances"), INSTANCES)
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Built, Built]:
+def both(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> tuple[Built, Built]:
     """Build the sources lazily. Ahead of time, one source has those with the same machine code."""
     where = tmp_path_factory.mktemp("kernel-units")
-    lazy = build(shared_lazyck, where / "lazy", {**HEADERS, **AHEAD, **LAZY})
+    lazy = build(lazyck_shared, where / "lazy", {**HEADERS, **AHEAD, **LAZY})
     return lazy, build_ahead(where / "ahead", {**HEADERS, "all.cu": "".join(AHEAD.values())})
 
 

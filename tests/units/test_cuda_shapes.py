@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from built_units import Built
-from cuda_machine import needs_nvcc
-from cuda_units import build, build_ahead, environment, used, write
 from support import Lazyck, Once
+from support.built_units import Built
+from support.cuda_machine import needs_nvcc
+from support.cuda_units import build, build_ahead, environment, used, write
 
-from _lazyck.postbuild.objects.elf import read_shared
+from lazyck.postbuild.objects.elf import read_shared
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -57,8 +57,8 @@ CALLERS = {
 
 
 @pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> Built:
-    return build(shared_lazyck, tmp_path_factory.mktemp("linked"), TWO | CALLERS, link=LINKS)
+def linked(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> Built:
+    return build(lazyck_shared, tmp_path_factory.mktemp("linked"), TWO | CALLERS, link=LINKS)
 
 
 def test_a_program_has_its_kernels_one_by_one(linked: Built, tmp_path: Path, spy: Path) -> None:
@@ -215,10 +215,10 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> Built:
     """Build a library of sources that launch kernels in many ways, for two archs."""
     archs = "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90"
-    return build(shared_lazyck, tmp_path_factory.mktemp("shapes"), SHAPES, f"{archs} -std=c++17")
+    return build(lazyck_shared, tmp_path_factory.mktemp("shapes"), SHAPES, f"{archs} -std=c++17")
 
 
 @pytest.fixture
@@ -366,10 +366,10 @@ extern "C" int launch(int n, float* x) {
 
 
 @pytest.fixture(scope="module")
-def placed(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> list[Built]:
+def placed(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> list[Built]:
     """Build a library in two places."""
     root = tmp_path_factory.mktemp("placed")
-    return [build(shared_lazyck, root / place, {"x.cu": PLACED}) for place in ("here", "there")]
+    return [build(lazyck_shared, root / place, {"x.cu": PLACED}) for place in ("here", "there")]
 
 
 @pytest.mark.parametrize("n", [1, 2], ids=["K<1>", "unnamed"])

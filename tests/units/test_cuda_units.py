@@ -4,10 +4,10 @@ ahead of time does."""
 from pathlib import Path
 
 import pytest
-from built_units import Built
-from cuda_machine import VISIBLE, needs_nvcc, needs_nvcc_13
-from cuda_units import LINK, build, build_ahead, used
 from support import Lazyck, Once
+from support.built_units import Built
+from support.cuda_machine import VISIBLE, needs_nvcc, needs_nvcc_13
+from support.cuda_units import LINK, build, build_ahead, used
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -110,11 +110,11 @@ Pair = tuple[Built, Built]
 
 
 @pytest.fixture(params=[pytest.param("", id="default"), pytest.param(VISIBLE, id="as-nvcc-12", marks=needs_nvcc_13)])
-def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> Pair:
+def both(request: pytest.FixtureRequest, once: Once, lazyck_shared: Lazyck) -> Pair:
     """Build the lazy library and the one ahead of time, with the flags of the parameter."""
 
     def make(where: Path) -> Pair:
-        lazy = build(shared_lazyck, where / "lazy", FILES, request.param)
+        lazy = build(lazyck_shared, where / "lazy", FILES, request.param)
         return lazy, build_ahead(where / "ahead", FILES, request.param)
 
     return once(f"cuda_units{request.param.replace(' ', '').replace('/', '')}", make)
@@ -195,13 +195,13 @@ extern "C" __attribute__((visibility("default"))) int launch(int n, float* x) { 
 
 
 @pytest.fixture
-def elsewhere(once: Once, shared_lazyck: Lazyck) -> tuple[Built, Built, Built]:
+def elsewhere(once: Once, lazyck_shared: Lazyck) -> tuple[Built, Built, Built]:
     """Build these kernels lazily in two places, and ahead of time."""
     files = {"kernels.cu": OWN_NAMES, "calls.cpp": CALLS_OWN_NAMES}
     link = f"c++ -fPIC -c calls.cpp -o calls.o\n{LINK}"
 
     def make(where: Path) -> tuple[Built, Built, Built]:
-        one, other = (build(shared_lazyck, where / name, files, link=link) for name in ("one", "a_longer_name"))
+        one, other = (build(lazyck_shared, where / name, files, link=link) for name in ("one", "a_longer_name"))
         return one, other, build_ahead(where / "ahead", files, link=link)
 
     return once("cuda_units_elsewhere", make)
@@ -229,11 +229,11 @@ def test_kernels_that_share_a_variable_are_in_one_module(both: Pair, spy: Path) 
 
 
 @pytest.fixture
-def owner(once: Once, shared_lazyck: Lazyck) -> Built:
+def owner(once: Once, lazyck_shared: Lazyck) -> Built:
     """Build the blob, and the host unit whose kernel it uses."""
     files = {"kernels.cuh": FILES["kernels.cuh"], "blob.cu": BLOB, "owner.cu": OWNER, "caller.cpp": CALLER}
     link = f"c++ -fPIC -c caller.cpp -o caller.o\n{LINK}"
-    return once("cuda_units_owner", lambda where: build(shared_lazyck, where, files, VISIBLE, "*/blob.cu", link))
+    return once("cuda_units_owner", lambda where: build(lazyck_shared, where, files, VISIBLE, "*/blob.cu", link))
 
 
 @pytest.mark.parametrize("n", [0, 1])

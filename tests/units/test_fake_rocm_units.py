@@ -113,7 +113,7 @@ CALLS = (("compute", 0), ("compute", 1), ("compute", 2), ("compute", 3), ("other
 
 
 @pytest.fixture
-def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> tuple[Pair, Pair]:
+def both(request: pytest.FixtureRequest, once: Once, lazyck_shared: Lazyck) -> tuple[Pair, Pair]:
     """Return the directories and environments of the library that is lazy, and of the one built
     ahead of time, by the compiler of the parameter."""
     compiler = request.param
@@ -122,7 +122,7 @@ def both(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> t
         lazy, ahead = where / "lazy", where / "ahead"
         env, lazy_env = project(ahead, FILES, compiler), project(lazy, FILES, compiler)
         subprocess.run(["sh", "build.sh"], cwd=ahead, env={**os.environ, **env}, check=True)
-        done = shared_lazyck("build", "full", "--kernels", "*.hip", "--", "sh", "build.sh", cwd=lazy, env=lazy_env)
+        done = lazyck_shared("build", "full", "--kernels", "*.hip", "--", "sh", "build.sh", cwd=lazy, env=lazy_env)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "7 kernels of 3 sources, each compiled when it is first used" in done.stdout + done.stderr
         return (lazy, lazy_env), (ahead, env)

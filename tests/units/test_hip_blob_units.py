@@ -4,11 +4,11 @@ import io
 from pathlib import Path
 
 import pytest
-from built_units import Built, used
 from elftools.elf.elffile import ELFFile
-from hip_units import build, build_ahead
-from rocm_layouts import need_real_hip, rocm6
 from support import Lazyck, Once
+from support.built_units import Built, used
+from support.hip_units import build, build_ahead
+from support.rocm_layouts import need_real_hip, rocm6
 
 pytestmark = [pytest.mark.hip]
 
@@ -50,12 +50,12 @@ GRADES = ("--kernels", "*.hip", *(w for n in ("blob", "only", "none") for w in (
 
 
 @pytest.fixture(scope="module")
-def both(once: Once, shared_lazyck: Lazyck) -> tuple[Built, Built]:
+def both(once: Once, lazyck_shared: Lazyck) -> tuple[Built, Built]:
     need_real_hip()
 
     def make(where: Path) -> tuple[Built, Built]:
         home = rocm6(where / "rocm")
-        lazy = build(shared_lazyck, where / "lazy", FILES, home, grades=GRADES)
+        lazy = build(lazyck_shared, where / "lazy", FILES, home, grades=GRADES)
         return lazy, build_ahead(where / "ahead", FILES, home)
 
     built = once("hip_blob_units", make)

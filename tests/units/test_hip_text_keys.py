@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from built_units import Built
-from hip_units import build
-from rocm_layouts import need_real_hip, rocm6
 from support import Lazyck
+from support.built_units import Built
+from support.hip_units import build
+from support.rocm_layouts import need_real_hip, rocm6
 
-from _lazyck import trailer
+from lazyck.formats import trailer
 
 pytestmark = [pytest.mark.hip]
 
@@ -56,7 +56,7 @@ Say = Callable[[str, str, int], str]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> dict[str, Built]:
+def built(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> dict[str, Built]:
     """Build the library with each release of the header."""
     need_real_hip()
     where = tmp_path_factory.mktemp("hip_text_keys")
@@ -65,7 +65,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> di
     for name, header in RELEASES.items():
         files = {"kernels.h": header, "blob.hip": BLOB, "main.hip": MAIN}
         made[name] = build(
-            shared_lazyck, where / name, files, home, grades=("--kernels", "*.hip", "--blobs", "*/blob.hip")
+            lazyck_shared, where / name, files, home, grades=("--kernels", "*.hip", "--blobs", "*/blob.hip")
         )
     return made
 

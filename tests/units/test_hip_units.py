@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from built_units import Built, used
-from hip_units import HOMES, build, build_ahead
-from rocm_layouts import need_real_hip
 from support import Lazyck, Once
+from support.built_units import Built, used
+from support.hip_units import HOMES, build, build_ahead
+from support.rocm_layouts import need_real_hip
 
 pytestmark = [pytest.mark.hip]
 
@@ -139,7 +139,7 @@ Pair = tuple[Built, Built]
 
 
 @pytest.fixture(scope="module")
-def pair(once: Once, shared_lazyck: Lazyck) -> Callable[[str], Pair]:
+def pair(once: Once, lazyck_shared: Lazyck) -> Callable[[str], Pair]:
     """Return a function that builds the lazy library and the one ahead of time with the named
     compiler."""
     need_real_hip()
@@ -148,7 +148,7 @@ def pair(once: Once, shared_lazyck: Lazyck) -> Callable[[str], Pair]:
         def make(where: Path) -> Pair:
             home = HOMES[compiler](where / "rocm")
             files = {name: text for name, text in FILES.items() if compiler == "clang19" or name != "other.hip"}
-            return build(shared_lazyck, where / "lazy", files, home), build_ahead(where / "ahead", files, home)
+            return build(lazyck_shared, where / "lazy", files, home), build_ahead(where / "ahead", files, home)
 
         return once(f"hip_units.{compiler}", make)
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cuda_machine import cuda_home, needs_nvcc
+from support.cuda_machine import cuda_home, needs_nvcc
 
-from _lazyck.config import tools_dir
-from _lazyck.files import private_directory
-from _lazyck.units.program import build_program
+from lazyck.files import private_directory
+from lazyck.settings.environment import tools_dir
+from lazyck.units.program import build_program
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cuda_machine import cuda_environment, cuda_home, needs_nvcc
-from cuda_units import plain_names
 from gpu.stages.host_units import LATE
 from support import Lazyck, Once
+from support.cuda_machine import cuda_environment, cuda_home, needs_nvcc
+from support.cuda_units import plain_names
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -89,7 +89,7 @@ def driver(once: Once) -> Path:
 
     def make(where: Path) -> Path:
         words: list[str | Path] = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1"]
-        subprocess.run([*words, TESTS / "cuda_driver.cpp", "-o", where / "libcuda.so.1"], check=True)
+        subprocess.run([*words, TESTS / "support" / "cuda_driver.cpp", "-o", where / "libcuda.so.1"], check=True)
         return where
 
     return once("driver_without_device", make)
@@ -114,17 +114,17 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shared_both(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck, broken: Path) -> tuple[Built, Built]:
+def shared_both(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck, broken: Path) -> tuple[Built, Built]:
     """Build with the shared runtime, for which the spy can stand in."""
     project = Path(shutil.copytree(LATE_PROJECT, broken.parent / "project"))
     error = f'#if defined(__CUDA_ARCH__) && __has_include("{broken}")\n#error broken\n#endif\n'
     (project / "kernels.cu").write_text(error + (project / "kernels.cu").read_text())
-    return build_both(shared_lazyck, tmp_path_factory, "shared", project)
+    return build_both(lazyck_shared, tmp_path_factory, "shared", project)
 
 
 @pytest.fixture(scope="module")
-def static_both(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> tuple[Built, Built]:
-    return build_both(shared_lazyck, tmp_path_factory, "static")
+def static_both(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> tuple[Built, Built]:
+    return build_both(lazyck_shared, tmp_path_factory, "static")
 
 
 @pytest.fixture(params=["shared", "static"])

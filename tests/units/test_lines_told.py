@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import HERE
 
-from _lazyck.units.program import SOURCES
+from lazyck.units.program import SOURCES
 
 MAIN = """
 #include <iostream>

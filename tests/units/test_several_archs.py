@@ -3,14 +3,12 @@ entry of its own."""
 
 from pathlib import Path
 
-import cuda_units
-import hip_units
 import pytest
-from built_units import Built
-from cuda_machine import needs_nvcc
-from hip_units import HOMES
-from rocm_layouts import need_real_hip
-from support import Lazyck, Once
+from support import Lazyck, Once, cuda_units, hip_units
+from support.built_units import Built
+from support.cuda_machine import needs_nvcc
+from support.hip_units import HOMES
+from support.rocm_layouts import need_real_hip
 
 KERNELS = """
 __device__ __noinline__ float shared(float x, int n) {

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from built_units import Built
-from cuda_machine import needs_nvcc
-from cuda_units import build, used
 from support import Lazyck, wait_until
+from support.built_units import Built
+from support.cuda_machine import needs_nvcc
+from support.cuda_units import build, used
 
-from _lazyck import trailer
+from lazyck.formats import trailer
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -89,14 +89,14 @@ class Releases:
 
 
 @pytest.fixture(scope="module")
-def all_built(tmp_path_factory: pytest.TempPathFactory, shared_lazyck: Lazyck) -> dict[str, Built]:
+def all_built(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> dict[str, Built]:
     made = {}
     for name, header, source in (
         ("first", HEADER, SOURCE), ("released", RELEASED, SOURCE), ("changed", CHANGED, SOURCE),
         ("moved", COMMENTED, MOVED),
     ):  # fmt: skip
         files = {"kernels.cuh": header, "main.cu": source, **({} if name == "released" else {"blob.cu": BLOB})}
-        made[name] = build(shared_lazyck, tmp_path_factory.mktemp(name), files, blobs="*/blob.cu")
+        made[name] = build(lazyck_shared, tmp_path_factory.mktemp(name), files, blobs="*/blob.cu")
     return made
 
 

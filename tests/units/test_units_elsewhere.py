@@ -5,15 +5,13 @@ import json
 import sys
 from pathlib import Path
 
-import cuda_units
-import hip_units
 import pytest
-from buildgrid_server import BuildGrid
-from built_units import Built, used
-from cuda_machine import needs_nvcc
-from farm_cluster import Cluster
-from rocm_layouts import need_real_hip, rocm6
-from support import REPOSITORY, Lazyck, Once, running
+from support import REPOSITORY, Lazyck, Once, cuda_units, hip_units, running
+from support.buildgrid_server import BuildGrid
+from support.built_units import Built, used
+from support.cuda_machine import needs_nvcc
+from support.farm_cluster import Cluster
+from support.rocm_layouts import need_real_hip, rocm6
 
 pytestmark = pytest.mark.xdist_group("reapi")
 
@@ -56,11 +54,11 @@ CUDA = pytest.param("cuda", marks=[pytest.mark.cuda, needs_nvcc])
 
 
 @pytest.fixture(scope="module", params=[HIP, CUDA])
-def built(request: pytest.FixtureRequest, once: Once, shared_lazyck: Lazyck) -> Built:
+def built(request: pytest.FixtureRequest, once: Once, lazyck_shared: Lazyck) -> Built:
     if request.param == "hip":
         need_real_hip()
     make = {"hip": make_hip, "cuda": make_cuda}[request.param]
-    return once(f"{request.param}_units_elsewhere", lambda where: make(shared_lazyck, where))
+    return once(f"{request.param}_units_elsewhere", lambda where: make(lazyck_shared, where))
 
 
 @pytest.fixture
@@ -78,7 +76,7 @@ def test_a_call_gets_host_code_and_kernels_from_a_service(lazy: Built, listener:
     helper = lazy.cache.parent / "lazyck-remote"
     helper.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
-        "from _lazyck.helper import main\nmain()\n"
+        "from lazyck.commands.remote_program import main\nmain()\n"
     )
     helper.chmod(0o755)
     env = {"LAZYCK_REMOTE_COMPILE": buildgrid.url, "LAZYCK_REMOTE_HELPER": str(helper)}

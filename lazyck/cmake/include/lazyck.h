@@ -1,2 +1,2 @@
 /* Includes only lazyck.h, for builds that must not see the runtime's other headers beside it. */
-#include "../../../_lazyck/runtime/src/lazyck.h"
+#include "../../runtime/src/lazyck.h"

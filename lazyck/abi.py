@@ -1,0 +1,290 @@
+"""Names and numbers that Python, the shim (C) and the runtime (C++) share. `render_header()`
+returns them as `lazyck_abi.h`."""
+
+from enum import Enum
+
+# -- ELF ------------------------------------------------------------------------------------------
+MANIFEST_SECTION = ".lazyck.manifest"
+RECORD_SECTION = ".lazyck.record"
+# Bytes 9 to 15 of an ELF identification are padding. The shim puts this mark there in each object
+# that it writes, so that a single 16-byte read tells a deferred object from a real one.
+OBJECT_MARK = b"LAZYCK\x01"
+# A deferred object refers to this symbol. Nothing defines it: a link without lazyck names it.
+DEFERRED_SYMBOL = "lazyck_deferred_this_object__run_make_clean_first__or_link_it_under.lazyck_build_full"
+DEFERRED_SECTION = ".lazyck.deferred"
+
+# -- symbols of the generated stubs (hidden inside each lazy library) ------------------------------
+SYMBOL_SLOTS = "lazyck_slots"
+SYMBOL_SLOT_COUNT = "lazyck_slot_count"
+SYMBOL_MANIFEST = "lazyck_manifest"
+SYMBOL_MANIFEST_END = "lazyck_manifest_end"
+SYMBOL_TRAMPOLINE = "lazyck_trampoline"
+# If the library hides a function ahead of time, blobs call it by its own name, this mark and the
+# library's tag, such as `_Z3addii.lazyck.1a2b3c4d`, in place of which no other can be bound.
+PRIVATE_MARK = ".lazyck."
+
+# -- host units and kernel units -------------------------------------------------------------------
+# A host unit registers this mark and its own name in the place of device code.
+HOST_UNIT_MARK = "LAZYCKU1"
+# A kernel's library holds this mark and a reason if only all kernels of its source can be compiled.
+WHOLE_SOURCE_MARK = "LAZYCKW1"
+# This section of a host unit's object lists what the unit registers, and the files that it reads.
+KERNELS_SECTION = ".lazyck.kernels"
+KERNELS_VERSION = "lazyck kernels 2"
+# The names that only one source uses are made unique with this and hexadecimal digits of the host
+# unit. In device code, whose names never meet those of others, the digits are zeros.
+MODULE_ID = "_LAZYCK_"
+MODULE_ID_DIGITS = 16
+# A library with the device code of a whole source exports it by this name and its kernels' names.
+IMAGE_SYMBOL = "lazyck_image"
+# How a wrapped function receives a handle: as an argument, as the first field of what an argument
+# points to, or in the parameters of a graph node. The last three are layouts of HIP: the parameters
+# of a kernel node, the parameters of any node, and a list of launches.
+HANDLE_ITSELF, HANDLE_FIRST, HANDLE_NODE, HANDLE_HIP_KERNEL, HANDLE_HIP_NODE, HANDLE_HIP_LIST = range(6)
+# The order of the GPU runtime's own functions in a library's table (see postbuild/link/stubs.py).
+REGISTER_IMAGE, REGISTER_END, UNREGISTER_IMAGE, REGISTER_FUNCTION, REGISTER_VARIABLE = range(5)
+REGISTER_MANAGED, INITIALIZE_MODULE = 5, 6
+SYMBOL_WRAPPED = "lazyck_wrapped"
+SYMBOL_REGISTERING = "lazyck_registering"
+# Wrappers look a handle up in the table of ready handles by this many of its lowest bits.
+READY_HANDLE_BITS = 16
+SYMBOL_READY = "lazyck_ready_handles"
+
+# -- machines --------------------------------------------------------------------------------------
+# Each machine (little-endian, 64 bits) that lazyck has stubs for: its number in ELF files, its name
+# as `uname -m` gives it, and how else the first word of a target triple spells it.
+MACHINES = ((62, "x86_64", "amd64"), (183, "aarch64", "arm64"))
+# Other machines that a user may meet in a message.
+OTHER_MACHINES = (
+    (3, "i386"), (21, "ppc64"), (22, "s390x"), (40, "arm"), (243, "riscv"), (258, "loongarch64"),
+)  # fmt: skip
+
+# -- toolchains whose names the shim or the runtime knows ------------------------------------------
+TOOLCHAIN_CUDA = "cuda"
+TOOLCHAIN_ROCM = "rocm"
+
+# -- versions --------------------------------------------------------------------------------------
+MANIFEST_MAGIC = b"LAZYCKMF"
+MANIFEST_VERSION = 6
+# The columns of a manifest's header, behind the magic, and of the rows of its tables, in order.
+# manifest.py has the grammar, and says what each column means.
+MANIFEST_HEADER = {
+    "version": "u32", "size": "u32",
+    "blobs": "u32", "symbols": "u32", "recipes": "u32", "words": "u32",
+    "blobs_at": "u32", "symbols_at": "u32", "recipes_at": "u32", "lists_at": "u32",
+    "strings_at": "u32", "strings_size": "u32",
+    "library": "S", "soname": "S", "cache_name": "S", "root": "S", "archs": "L", "eager": "P", "creator": "S",
+    "digest": "S", "machine": "S", "private_names": "L", "contents": "S",
+}  # fmt: skip
+MANIFEST_BLOB = {
+    "name": "S", "source": "S", "recipe": "u32", "digest": "S", "first_symbol": "u32", "symbol_count": "u32",
+    "kernel": "S", "units": "S", "host_recipe": "u32", "device_recipe": "u32",
+}  # fmt: skip
+MANIFEST_SYMBOL = {"name": "S", "blob": "u32"}
+MANIFEST_RECIPE = {
+    "toolchain": "S", "toolchain_id": "S", "home": "S", "home_env": "L", "compile": "L", "link": "L", "env": "P",
+    "arch_flags": "L", "drop_env": "L",
+}  # fmt: skip
+RECORD_MAGIC = b"LZRC"
+RECORD_VERSION = 1
+
+# -- the cache -------------------------------------------------------------------------------------
+CACHE_VERSION = "v1"
+# Names in a cache's root (docs/cache-format.md).
+CACHE_LOCKS = ".locks"
+CACHE_STAGING = ".staging"
+CACHE_SLOTS = ".slots"
+CACHE_COSTS = ".costs"
+CACHE_HISTORY = ".history"
+CACHE_SEEN = ".seen"
+CACHE_PREAMBLES = ".preambles"
+CACHE_BUNDLES = ".bundles"
+CACHE_TRIMMED = ".trimmed"
+# The number of directories from a cache's root to an entry, including the root.
+DEPTH_OF_ENTRIES = 4
+# The digits of a blob's digest and of ENV_EXTRA_CACHE_KEY's hash in names of files (see layout.py).
+DIGEST_DIGITS = 16
+SALT_DIGITS = 12
+# Behind an entry's ELF image: this magic, the version as a u32, four zero bytes, and the columns,
+# each of which is a u64 (see runtime/src/cache/entry.cpp).
+ENTRY_MAGIC = b"LAZYCKEN"
+ENTRY_VERSION = 1
+ENTRY_TRAILER = {
+    "image_size": "u64", "digest_low": "u64", "digest_high": "u64", "key_low": "u64", "key_high": "u64", "text": "u64",
+}  # fmt: skip
+# The library's name of all programs, which share their entries: no process has two programs.
+PROGRAMS = "programs"
+# A folder beside a bundle: cache entries that came with the library.
+BUNDLE_CACHE = "cache"
+# A file in a library's part of a deployed bundle: an archive of the library's sources and headers.
+BUNDLE_ARCHIVE = "sources.tar.gz"
+# A file beside that archive, like a cache's `.costs`: what compiles took where it was built.
+BUNDLE_COSTS = "costs"
+# The group of entry points that name installed packs, and the first line of a pack's own file.
+PACKS_GROUP = "lazyck.packs"
+PACK_VERSION = "lazyck pack 1"
+API_VERSION = 3
+
+
+# -- options of compiler drivers (see toolchains/options.py) ---------------------------------------
+class Mode(str, Enum):
+    """How a rule's text matches a word."""
+
+    EXACT = "e"  # the word, without a value
+    SEPARATE = "s"  # the word, with the next word as its value
+    PREFIX = "p"  # the word begins with the text; the rest is its value
+
+
+class Role(str, Enum):
+    """What an option means to lazyck."""
+
+    FLAG = "f"  # of no interest
+    COMPILE = "c"  # compile to an object
+    OUTPUT = "o"
+    LANGUAGE = "x"
+    DEPEND = "d"  # write a depfile beside compiling
+    DEPEND_USER = "u"  # write a depfile without system headers
+    DEPEND_PHONY = "P"  # add a rule without prerequisites for each header
+    DEPEND_FILE = "D"
+    DEPEND_TARGET = "t"
+    DEPEND_QUOTED = "q"
+    DEPEND_WORDS = "w"  # -Wp, with a depfile in its value
+    DEPEND_WORDS_USER = "W"
+    INCLUDE = "I"  # a directory of headers; directories are searched in the order Q, I, Y, A
+    INCLUDE_QUOTED = "Q"  # for #include "x" only
+    INCLUDE_SYSTEM = "Y"
+    INCLUDE_AFTER = "A"
+    INCLUDE_FILE = "H"  # a header that is read before the source
+    INCLUDE_OTHER = "E"  # may lead to headers in a way that the shim does not follow
+    RESPONSE = "r"  # the value names files that hold further words
+    LIBRARY = "l"
+    LIBRARY_DIR = "L"
+    LINKER = "k"  # the value goes to the linker, comma-separated: it may name inputs
+    STATIC = "S"
+    HOST_COMPILER = "b"  # the compiler below this one
+    HOST_OPTIONS = "h"  # words for the compiler below this one: rules for them begin with this option and a comma
+    TARGET = "m"  # the value is the triple of the machine that code is made for
+    REFUSE = "R"  # run the real compiler
+    REFUSE_COMPILE = "C"  # run the real compiler if it is a compile
+    REFUSE_IF_TRUE = "T"  # run the real compiler if it is a compile and the value is `true`
+
+
+# The roles of options that say what a compile writes, and where.
+ROLES_OF_OUTPUTS = "".join(r.value for r in Role if r in (Role.COMPILE, Role.OUTPUT) or r.name.startswith("DEPEND"))
+# The entries of a shim's configuration, each of which is a member of the shim's `Conf`: those with
+# one text and those with any number. shims.py says what they mean.
+SHIM_TEXTS = dict.fromkeys((
+    "tool", "toolchain", "target", "lists_paths", "listed", "log", "compiles", "headers", "links", "python",
+    "bootstrap",
+))  # fmt: skip
+SHIM_LISTS = dict.fromkeys((
+    "real", "compiler", "blobs", "suffixes", "languages", "flag_env", "option_env", "pass_when", "path_map",
+    "env_names", "restore", "shim_dirs", "launch", "launchers", "rules",
+))  # fmt: skip
+
+
+# -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
+PH = "\x01"
+PH_SOURCE = PH + "S"  # the blob's source
+PH_OUTPUT = PH + "O"  # file that the step writes
+PH_INPUT = PH + "I"  # object that the link step reads
+PH_ROOT = PH + "R"  # bundle root, no trailing slash
+PH_LIBRARY = PH + "L"  # path of the lazy library itself
+PH_TOOLCHAIN = PH + "T"  # toolchain home, no trailing slash
+PH_KERNEL = PH + "K"  # the line that describes the kernel that is wanted
+PH_NAME = PH + "N"  # 16 hexadecimal digits, made of the library's and the blob's name
+PH_ARCHS = PH + "A"  # whole word: replaced by the arch flags, once for every arch
+PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
+
+# The link to the bundle in the directory in which a blob is compiled. Names of files in the bundle
+# begin with it, so they are equal wherever the bundle is, and so is what is compiled.
+BUNDLE_LINK = "bundle"
+
+# -- environment -----------------------------------------------------------------------------------
+ENV_CACHE_DIR = "LAZYCK_CACHE_DIR"
+ENV_ROOT = "LAZYCK_ROOT"
+ENV_NAME = "LAZYCK_NAME"
+ENV_LOG = "LAZYCK_LOG"
+ENV_LOG_FILE = "LAZYCK_LOG_FILE"
+ENV_LOG_FORMAT = "LAZYCK_LOG_FORMAT"
+ENV_JIT = "LAZYCK_JIT"
+ENV_ARCHS = "LAZYCK_ARCHS"
+ENV_JOBS = "LAZYCK_JOBS"
+ENV_EXTRA_CACHE_KEY = "LAZYCK_EXTRA_CACHE_KEY"
+ENV_ON_ERROR = "LAZYCK_ON_ERROR"
+ENV_LOCK_TIMEOUT = "LAZYCK_LOCK_TIMEOUT"
+ENV_COMPILE_TIMEOUT = "LAZYCK_COMPILE_TIMEOUT"
+ENV_MEM_PER_JOB = "LAZYCK_MEM_PER_JOB"
+ENV_CACHE_PATH = "LAZYCK_CACHE_PATH"
+ENV_CACHE_MAXSIZE = "LAZYCK_CACHE_MAXSIZE"
+ENV_BY_KERNEL = "LAZYCK_BY_KERNEL"
+ENV_PREAMBLES = "LAZYCK_PREAMBLES"
+ENV_TEXT_KEYS = "LAZYCK_TEXT_KEYS"
+ENV_RECORD = "LAZYCK_RECORD"
+ENV_PREFETCH = "LAZYCK_PREFETCH"
+ENV_SPECULATE = "LAZYCK_SPECULATE"
+ENV_TRACE = "LAZYCK_TRACE"
+ENV_LAUNCHER = "LAZYCK_LAUNCHER"
+ENV_RUNTIME_SRC = "LAZYCK_RUNTIME_SRC"
+ENV_LAZY = "LAZYCK"  # whether builds that make themselves lazy do so
+ENV_REMOTE = "LAZYCK_REMOTE"
+ENV_REMOTE_COMPILE = "LAZYCK_REMOTE_COMPILE"
+ENV_REMOTE_HELPER = "LAZYCK_REMOTE_HELPER"
+ENV_REMOTE_TIMEOUT = "LAZYCK_REMOTE_TIMEOUT"
+ENV_SIGN_KEY = "LAZYCK_SIGN_KEY"
+ENV_TRUST = "LAZYCK_TRUST"
+
+VARIABLES = " ".join(sorted(value for name, value in globals().items() if name.startswith("ENV_")))
+# Variables that begin so are not for users: lazyck's programs set them for each other, or tests do.
+OTHER_VARIABLES = "LAZYCK_UNIT_ASKS LAZYCK_SHIM_DEPTH LAZYCK_VENV LAZYCK_TEST_ LAZYCK_FUZZ_ LAZYCK_WORLD_DIR"
+# Tells lazyck-unit, which the runtime starts, that its standard input is a socket for questions.
+UNIT_ASKS = "LAZYCK_UNIT_ASKS"
+DEFAULT_CACHE_NAME = "lazyck"
+# Times in the environment are at most this many seconds, and sizes below this many bytes.
+LONGEST_SECONDS = 10**9
+TOO_MANY_BYTES = 1024 * 10**12
+# The value of ENV_CACHE_MAXSIZE if it is not set.
+DEFAULT_CACHE_MAX_KIB = 20 << 20
+# The program that talks to remote caches. It is looked up in PATH.
+REMOTE_HELPER = "lazyck-remote"
+
+
+def archs_in_name(archs: str) -> str:
+    """Return archs as names of files spell them: without `-`, which ends archs in such names."""
+    return archs.replace("-", "_")
+
+
+def machine_name(number: int) -> str:
+    """Return the name of the machine that has this number in ELF files."""
+    return _NAMES.get(number, f"ELF machine {number}")
+
+
+_NAMES = {row[0]: row[1] for row in (*MACHINES, *OTHER_MACHINES)}
+
+
+def _c_literal(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return '"' + "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\{ord(c):03o}" for c in value) + '"'
+
+
+def _define(name: str, value: object) -> str:
+    """Return the definition of a constant. A table becomes a macro that applies another one to each
+    of its rows, and columns one that applies it to each of their names."""
+    if isinstance(value, dict):
+        return f"{name}(X) " + " ".join(f"X({column})" for column in value)
+    if isinstance(value, tuple):
+        return f"{name}(X) " + " ".join(f"X({', '.join(map(_c_literal, row))})" for row in value)
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    assert isinstance(value, (str, int))
+    return f"{name} {_c_literal(value)}"
+
+
+def render_header() -> str:
+    """Return the text of `lazyck_abi.h`: each upper-case constant of this module as
+    `LAZYCK_<NAME>`, and the letters of options as `LAZYCK_MODE_<NAME>` and `LAZYCK_ROLE_<NAME>`."""
+    constants = [(name, v) for name, v in sorted(globals().items()) if name.isupper() and not name.startswith("_")]
+    lines = [f"#define LAZYCK_{_define(name, value)}" for name, value in constants]
+    lines += [f"#define LAZYCK_{kind.__name__.upper()}_{e.name} '{e.value}'" for kind in (Mode, Role) for e in kind]
+    return "\n".join(["// Generated from lazyck/abi.py; do not edit.", "#pragma once", "", *lines]) + "\n"

@@ -1,0 +1,179 @@
+"""Pulls entries of a library from a remote into the local cache, and pushes entries of the local
+cache to a remote."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.cache import sweep
+from lazyck.cache.transfer import Item, Outcome, Reporter, Share, add_up, items_of, open_remote, run
+from lazyck.directory import RefusedError, directory_below, opened_in, staging
+from lazyck.errors import LazyckError, RemoteError
+from lazyck.formats.layout import log_of, root_of
+from lazyck.history.costs import keep_guess, read_last
+from lazyck.prebuild.entries import Entry
+from lazyck.remote import Remote
+from lazyck.remote.provenance import read_making
+from lazyck.remote.record import Record
+
+_BATCH = 64  # entries that are verified and published together
+
+
+def pull(share: Share, found: Sequence[Entry]) -> Outcome:
+    """Pull the entries that the cache lacks: fetch them, verify them as `cache verify` does,
+    publish them. Raises `RemoteError`."""
+    todo = [e for e in found if not e.cached]
+    skipped: dict[str, None] = {}  # each message once
+    remote = open_remote(share.env, skipped.setdefault)
+    outcomes = [Outcome(there=len(found) - len(todo))]
+    with contextlib.closing(Reporter(len(todo), skipped)) as reporter:
+        puller = _Puller(share, remote, reporter)
+        for at in range(0, len(todo), _BATCH):
+            outcomes += puller.pull(todo[at : at + _BATCH])
+    return add_up(outcomes)
+
+
+@dataclass
+class _Puller:
+    _share: Share
+    _remote: Remote
+    _reporter: Reporter
+    _records: dict[str, Record] = field(default_factory=dict)  # of what was fetched, by the entry's name
+
+    def pull(self, batch: Sequence[Entry]) -> list[Outcome]:
+        """Pull some entries, from asking for them to publishing them."""
+        if self._share.dry_run:
+            return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
+        root = batch[0].root
+        with staging(root, "pull") as stage:
+            staged = [Item(i.entry, stage / abi.CACHE_VERSION / i.entry.name) for i in items_of(batch)]
+            outcomes = run(staged, self._fetch, self._share.jobs, self._reporter)
+            if not any(o.done for o in outcomes):
+                return outcomes
+            verified = sweep.verify(stage, self._share.env)
+            bad = {}
+            for item in staged:
+                e = item.entry
+                if not (record := self._records.get(e.name)):
+                    continue
+                if problem := verified.get(str(item.path), "it was not verified"):
+                    bad[e.name] = f"{e.name}: {problem}"
+                else:
+                    publish(stage, root, e.name)
+                    keep_guess(root, *e.place.cost_key, record.seconds, record.peak_kib)
+            return [self._refused(bad[o.done[0]]) if o.done and o.done[0] in bad else o for o in outcomes]
+
+    def _ask(self, item: Item) -> Outcome:
+        for place in self._remote.places:
+            with contextlib.suppress(LazyckError):
+                if record := self._remote.find(place, item.entry):
+                    return Outcome((item.entry.name,), record.size)
+        return self._without(item)
+
+    def _fetch(self, item: Item) -> Outcome:
+        stage = root_of(item.path)
+        with directory_below(stage, item.path.parent.relative_to(stage), makes=True):
+            fetched = self._remote.fetch(item.entry, item.path)
+        if not fetched:
+            return self._without(item)
+        self._records[item.entry.name] = fetched.record
+        return Outcome((item.entry.name,), fetched.record.size)
+
+    def _without(self, item: Item) -> Outcome:
+        """Return the outcome for an entry that no remote delivered."""
+        if problems := self._remote.problems_of(item.entry):
+            return self._refused(problems[0])
+        if any(place.why_down() for place in self._remote.places):
+            return Outcome(left=1)
+        return Outcome(absent=1)
+
+    def _refused(self, text: str) -> Outcome:
+        self._reporter.note(f"refused: {text}")
+        return Outcome(refused=(text,))
+
+
+def publish(stage: Path, cache: Path, name: str) -> None:
+    """Publish a verified file from a directory on the same file system, by one rename. It does not
+    need the blob's lock, since a process that compiles the blob at this moment publishes the same
+    entry."""
+    place = Path(abi.CACHE_VERSION, name)
+    with (
+        directory_below(stage, place.parent) as own,
+        directory_below(cache, place.parent, makes=True) as target,
+        own.open_file(place.name) as file,
+    ):
+        os.fsync(file.fileno())  # on disk before it has a name
+        own.move(place.name, target)
+
+
+def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcome:
+    """Push the entries that the remote lacks. `unverified` is the cache of the items if they must
+    be verified first. Raises `RemoteError`."""
+    skipped: dict[str, None] = {}  # each message once
+    remote = open_remote(share.env, skipped.setdefault)
+    if not any(map(remote.may_push, remote.places)):
+        raise RemoteError(
+            f"{abi.ENV_REMOTE} names no tier that may be written",
+            f"name one that is not read-only, and call it trusted or set {abi.ENV_SIGN_KEY}",
+        )
+    todo, looked = _look(share, remote, items)
+    with contextlib.closing(Reporter(len(todo), skipped)) as reporter:
+        verified = sweep.verify(unverified, share.env) if unverified and todo else None
+
+        def send(item: Item) -> Outcome:
+            if problem := "" if verified is None else verified.get(str(item.path), "it was not verified"):
+                reporter.note(f"refused: {item.path}: {problem}")
+                return Outcome(refused=(f"{item.path}: {problem}",))
+            return _send(remote, item)
+
+        return add_up([looked, *run(todo, send, share.jobs, reporter)])
+
+
+def _look(share: Share, remote: Remote, items: Sequence[Item]) -> tuple[list[Item], Outcome]:
+    """Return the items that some tier lacks, and the outcome of the others."""
+    todo: list[Item] = []
+
+    def look(item: Item) -> Outcome:
+        if not (remote.shared_place() and remote.lacking(item.entry)):
+            is_down = any(p.why_down(for_writes=True) for p in remote.places if remote.may_push(p))
+            return Outcome(left=1) if is_down else Outcome(there=1)
+        if share.dry_run:
+            return Outcome((item.entry.name,), _size_of(item.path))
+        todo.append(item)
+        return Outcome()
+
+    looked = add_up(run(items, look, share.jobs))
+    return sorted(todo, key=lambda i: i.entry.name), looked
+
+
+def _size_of(path: Path) -> int:
+    """Return the size of a file in bytes, or 0 if it has vanished."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def _send(remote: Remote, item: Item) -> Outcome:
+    if remote.shared_place() is None:
+        return Outcome(left=1)
+    e, root = item.entry, root_of(item.path)
+    took, making = None, None
+    with contextlib.suppress(OSError):
+        took = read_last(root, *e.place.cost_key)
+    with contextlib.suppress(OSError, RefusedError), opened_in(root, log_of(item.path)) as log:
+        making = read_making(log)
+    try:
+        # The open file is what is read and signed, even if the directories above the cache are
+        # exchanged.
+        with opened_in(root, item.path) as own:
+            has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)), making)
+    except RefusedError as error:
+        return Outcome(refused=(error.message,))
+    except OSError as error:
+        return Outcome(failed=(f"{item.path}: {error.strerror}",))
+    if len(has_it) < sum(map(remote.may_push, remote.places)):
+        return Outcome(failed=(e.name,))
+    return Outcome((e.name,), _size_of(item.path))

@@ -1,0 +1,1 @@
+"""Reads what runs of lazy libraries left: events, profiles, and the costs of compiles."""

@@ -1,0 +1,362 @@
+"""Makes the bundle: what ships beside a lazy library so that blobs can be compiled anywhere. It
+holds their sources, the headers that they reach, and the recipe that compiles them.
+
+The bundle mirrors the build's directory tree (`<root>/<library>/tree/...`), so that relative
+includes keep working. System and toolchain headers stay where they are. All of it is decided as
+values. Only `write` and `deploy` do I/O; `deploy` makes the copies that are shipped.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.files import digest, encode
+from lazyck.formats.manifest import Manifest, Recipe
+from lazyck.formats.manifest import encode as encode_manifest
+from lazyck.formats.tarball import EPOCH, EPOCH_VARIABLE, write_tarball
+from lazyck.postbuild.cxx.includes import depends_on_place, with_relative_includes
+from lazyck.postbuild.state import commit, staging
+from lazyck.toolchains.base import Toolchain
+from lazyck.toolchains.command import CompileCommand, LinkCommand
+
+KEY_VERSION = "3"
+CONTENTS_VERSION = b"lazyck contents 1"
+SYSTEM_DIRS = (
+    *("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib/gcc"),
+    *("/usr/aarch64-linux-gnu", "/usr/x86_64-linux-gnu"),  # of cross compilers
+)
+
+# This matches the absolute path of a header, or of a directory of headers, wherever it stands in an
+# option: also among words for another compiler (`-Xcompiler -Wall,-I/x`, `-Wp,-I/x`). Words may be
+# joined by \n.
+HEADER_PATH = re.compile(
+    r"(?:^|(?<=[,=\s'\"]))-{1,2}(?:I|isystem(?:-after)?|iquote|idirafter|include(?:-directory)?|imacros)[=,\s]*"
+    r"(/[^,:\"'<>\\\n]+)",
+    re.MULTILINE,
+)
+_ROUNDABOUT = re.compile(r"/\.{0,2}(?:/|$)")  # a path that is not normalized
+_ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Says which directories are a toolchain's or the system's, and which home shims stand for."""
+
+    home: str
+    shim_homes: Mapping[str, str]
+    library: str
+    prefix: str = "/"
+    held: frozenset[str] = frozenset()  # every file of the bundle, and every directory above one, down from `prefix`
+
+    @cached_property
+    def _foreign(self) -> tuple[str, ...]:
+        # The compiler may use another name of its home in what it reads: `/usr/local/cuda` is a
+        # link.
+        homes = () if self.home in ("", "/", "/usr") else (self.home, os.path.realpath(self.home))
+        return tuple(f"{d.rstrip('/')}/" for d in (*homes, *SYSTEM_DIRS))
+
+    @cached_property
+    def _lead(self) -> str:
+        return self.prefix.rstrip("/") + "/"
+
+    def real(self, path: str) -> str:
+        """Return `path` with a shim home replaced by the home that it mirrors."""
+        for shim, real in self.shim_homes.items():
+            if inside(path, shim):
+                return real + path[len(shim) :]
+        return path
+
+    def is_foreign(self, path: str) -> bool:
+        """Return whether `path` is the system's or the toolchain's, and not for the bundle."""
+        return f"{self.real(path)}/".startswith(self._foreign)
+
+    def in_bundle(self, path: str) -> str:
+        """Return where `path` goes, relative to the bundle's root."""
+        return f"{self.library}/tree/{self.in_tree(path)}"
+
+    def in_tree(self, path: str) -> str:
+        """Return where `path` goes, relative to the bundle's tree, whatever the library is."""
+        is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
+        return path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
+
+    def word(self, path: str) -> str:
+        """Return `path` as a word of a recipe, relative to the toolchain's home if it is below."""
+        path = self.real(path)
+        if self.home not in ("", "/", "/usr") and inside(path, self.home):
+            return abi.PH_TOOLCHAIN + path[len(self.home) :]
+        return path
+
+    def header_word(self, path: str) -> str:
+        """Return `path` as the value of an option that names headers. Headers of the bundle are
+        found there, others as by `word`."""
+        if path in self.held and not self.is_foreign(path):
+            return f"{abi.PH_ROOT}/{self.in_bundle(path)}"
+        return self.word(path)
+
+
+def inside(path: str, directory: str) -> bool:
+    """Return whether `path` is `directory` or lies below it (as text)."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def with_parents(files: Iterable[str], prefix: str) -> frozenset[str]:
+    """Return `files` and all directories that hold them, down from `prefix`."""
+    found: set[str] = set()
+    for file in files:
+        path = file
+        while path not in found and inside(path, prefix):
+            found.add(path)
+            if path == prefix:
+                break
+            path = os.path.dirname(path)
+    return frozenset(found)
+
+
+def common_prefix(files: Iterable[str]) -> str:
+    """Return the deepest directory that holds all `files`."""
+    dirs = {os.path.dirname(f) for f in files}
+    return os.path.commonpath(dirs) if dirs else "/"
+
+
+def header_directories(
+    words: Sequence[str], cwd: str, toolchain: Toolchain, variables: Iterable[tuple[str, str]]
+) -> set[str]:
+    """Return where a compile looks for headers, by its options `words` and its `variables`."""
+    variables = tuple(variables)
+    found = {
+        absolute(value, cwd) for name, value in variables if name in toolchain.header_env for value in value.split(":")
+    }
+    for item in toolchain.table.split(words):
+        if item.name in toolchain.path_options:
+            found.add(absolute(item.value or "", cwd))
+        else:
+            found.update(os.path.normpath(path) for word in item.words for path in HEADER_PATH.findall(word))
+    given = (word for _, value in variables for word in value.split())
+    found.update(os.path.normpath(path) for word in given for path in HEADER_PATH.findall(word))
+    return found
+
+
+def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Places) -> list[str]:
+    """Return the options of a compile, with the values of path options mapped into the bundle."""
+    out: list[str] = []
+    for item in toolchain.table.split(words):
+        if item.name in toolchain.path_options and item.value:
+            out += item.with_value(places.header_word(absolute(item.value, cwd)))
+        else:
+            out += [places.word(w) if w.startswith("/") else _map_inside(w, places) for w in item.words]
+    return out
+
+
+def _map_inside(word: str, places: Places) -> str:
+    """Map the paths of headers in a word that is meant for another compiler."""
+    return HEADER_PATH.sub(lambda m: m[0].replace(m[1], places.header_word(os.path.normpath(m[1]))), word)
+
+
+def map_env(
+    variables: Iterable[tuple[str, str]], cwd: str, toolchain: Toolchain, places: Places
+) -> Iterator[tuple[str, str]]:
+    """Yield variables of a compile, with the directories mapped as `map_paths` maps options."""
+    for name, value in variables:
+        if value and name in (*toolchain.header_env, *toolchain.search_env):
+            mapped = places.header_word if name in toolchain.header_env else places.word
+            # An empty directory means the working directory, which at run time is another one.
+            yield name, ":".join(mapped(absolute(directory, cwd)) for directory in value.split(":"))
+        elif value.startswith("/"):
+            yield name, places.word(value)
+        else:
+            yield name, " ".join(_map_inside(word, places) for word in value.split(" "))
+
+
+def absolute(path: str, cwd: str) -> str:
+    """Return `path` joined to `cwd`, without `.` and `..`."""
+    return os.path.normpath(os.path.join(cwd, path))
+
+
+def make_recipe(
+    blob: CompileCommand,
+    base: Sequence[str],
+    toolchain: Toolchain,
+    toolchain_id: str,
+    link: LinkCommand,
+    soname: str,
+    places: Places,
+    runtime: str = "",
+) -> Recipe:
+    """Return how `blob` and all others with its base words are compiled at run time.
+
+    `soname` is that of the library, or empty if the link makes an executable. A blob names its
+    library as an auxiliary filter. For whatever the blob refers to, the loader then looks there
+    first, before the blob's own definitions. So each function has one address and each variable
+    exists once, as in a library that was linked ahead of time. For an executable this needs no
+    word: the loader looks there before all else.
+
+    `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within
+    the library, or the library's wrappers of one. It is empty if there is no such object.
+    """
+    compiler = [places.word(w) if w.startswith("/") else w for w in base[: blob.call.prefix]]
+    flags = toolchain.recipe_words(base)[blob.call.prefix :]
+    compile_words = [
+        *compiler,
+        abi.PH_ARCHS,
+        *map_paths(flags, blob.call.cwd, toolchain, places),
+        "-c",
+        abi.PH_SOURCE,
+        "-o",
+        abi.PH_OUTPUT,
+    ]
+    raw_link = toolchain.link_words(base, link)
+    if soname:
+        raw_link = (*raw_link, "-Xlinker", f"--auxiliary={soname}")
+    else:
+        raw_link = tuple(w for w in raw_link if abi.PH_LIBRARY not in w)
+    link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, places)]
+    if runtime:
+        link_words.insert(link_words.index(abi.PH_INPUT) + 1, f"{abi.PH_ROOT}/{runtime}")
+    env = tuple(map_env(toolchain.base_env(blob), blob.call.cwd, toolchain, places))
+    if not any(name == EPOCH_VARIABLE for name, _ in env):
+        env = (*env, (EPOCH_VARIABLE, str(EPOCH)))
+    words = (*compile_words, *link_words, *(value for _, value in env))
+    return Recipe(
+        toolchain=toolchain.name,
+        toolchain_id=toolchain_id,
+        home=places.home if any(abi.PH_TOOLCHAIN in w for w in words) else "",
+        home_env=toolchain.home_env,
+        compile=tuple(compile_words),
+        link=tuple(link_words),
+        arch_flags=toolchain.arch_flags,
+        env=env,
+        drop_env=toolchain.flag_env,
+    )
+
+
+def device_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
+    """Return how `lazyck-unit`, at the place `program` of the bundle, compiles device code of a
+    source that `recipe` compiles whole: by the very same command. `lazyck-unit` makes the library
+    itself, so there is no link step."""
+    items = toolchain.table.split(recipe.compile[1:])
+    command = [w for i in items if i.name not in toolchain.hinders_units for w in i.words]
+    command = [w if w != abi.PH_OUTPUT else "unit.o" for w in command]
+    command = [w.replace(abi.PH_NAME, "0") for w in command]  # `lazyck-unit` gives names itself
+    head = (f"{abi.PH_ROOT}/{program}", toolchain.unit_verbs[1], abi.PH_KERNEL, abi.PH_SOURCE, abi.PH_OUTPUT, "--")
+    words = (*head, recipe.compile[0], *command)
+    return replace(recipe, compile=words, link=())
+
+
+def entry_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
+    """Return how `lazyck-unit` compiles the host code of a blob that `recipe` compiles whole."""
+    device = device_recipe(recipe, toolchain, program).compile
+    return replace(recipe, compile=(device[0], toolchain.entry_verb, *device[2:]))
+
+
+class Contents:
+    """Computes digests of files, and reads each file once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+        self._sets: dict[frozenset[str], str] = {}
+
+    def of_file(self, path: str) -> str:
+        if path not in self._files:
+            self._files[path] = digest(Path(path).read_bytes())
+        return self._files[path]
+
+    def of_headers(self, headers: frozenset[str], places: Places) -> str:
+        """Return one digest over names and contents of the headers that go into the bundle."""
+        if headers not in self._sets:
+            own = sorted(h for h in headers if not places.is_foreign(h))
+            parts = (part for h in own for part in (encode(places.in_tree(h)), self.of_file(h).encode()))
+            self._sets[headers] = digest(*parts)
+        return self._sets[headers]
+
+
+def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str, headers: str) -> str:
+    """Return the build-time part of a blob's key: everything that its compilation reads except
+    arch, toolchain and salt.
+
+    `library` is the soname and the machine of the library (nodes of two machines may share a cache)
+    and the private names of the blob's functions. The library's `name` does not count: programs
+    share entries.
+    """
+    words = [w for part in (recipe.compile, recipe.link, recipe.arch_flags) for w in (*part, "")]
+    words += [w for pair in recipe.env for w in pair]
+    words = [w.replace(f"{abi.PH_ROOT}/{name}/", f"{abi.PH_ROOT}/") for w in words]
+    return digest(*map(encode, (KEY_VERSION, *library, *words, source, headers)))
+
+
+def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[bytes, int]:
+    """Lay out the bundle of a library at `root`. `files` maps a place to the file that goes there.
+
+    The file `contents` has the digest of each file, for the runtime
+    (runtime/src/bundle/contents.cpp has the grammar), and the manifest has the digest of that list.
+    So the library, which carries the manifest, can tell its bundle from any other. Replaces an
+    older bundle of the library. Returns the encoded manifest, and the number of bytes written.
+    """
+    library = manifest.library
+    own = root / library
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(parents=True)
+    made: set[str] = set()
+    where = {source: place for place, source in files.items()}
+    apart = Apart()
+    size = 0
+    contents = [CONTENTS_VERSION]
+    for place, source in sorted(files.items()):
+        target = f"{root}/{place}"
+        directory = os.path.dirname(target)
+        if directory not in made:
+            os.makedirs(directory, exist_ok=True)
+            made.add(directory)
+        data = apart.kept(with_relative_includes(Path(source).read_bytes(), place, where), source)
+        with open(target, "wb") as out:  # pathlib takes as long as the rest
+            out.write(data)
+        os.utime(target, (0, 0))  # as unpacked files have it
+        if os.access(source, os.X_OK) and "/.lazyck/" in place:
+            os.chmod(target, 0o755)
+        size += len(data)
+        contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))
+    listing = b"".join(record + b"\0" for record in contents)
+    encoded = encode_manifest(replace(manifest, contents=hashlib.sha256(listing).hexdigest()))
+    (own / "contents").write_bytes(listing)
+    (own / "manifest").write_bytes(encoded)
+    return encoded, size + len(listing) + len(encoded)
+
+
+class Apart:
+    """Keeps apart the files of a bundle that GCC keeps apart in the build.
+
+    GCC takes two files that say `#pragma once` for one if their sizes, their contents and the
+    seconds of their last changes are equal, and all files of a bundle have one time. This matters
+    if the contents lead elsewhere in another directory.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[str, dict[int, int]] = {}
+
+    def kept(self, data: bytes, source: str) -> bytes:
+        """Return the contents for the bundle, with an empty line for each other time before."""
+        if not _ONCE.search(data) or not depends_on_place(data):
+            return data
+        times = self._times.setdefault(digest(data), {})
+        return data + b"\n" * times.setdefault(int(Path(source).stat().st_mtime), len(times))
+
+
+def deploy(own: Path, target: Path) -> None:
+    """Put a copy of `own`, one library's part of a bundle, at `target`, in place of an older one.
+
+    The copy is to be shipped, so its thousands of sources and headers are one file: a wheel or a
+    layer of an image compresses each file by itself, and installing many small ones takes long. The
+    runtime unpacks it (runtime/src/store/sources.cpp).
+    """
+    temporary = staging(target, ".")
+    shutil.copy2(own / "manifest", temporary / "manifest")
+    files = sorted(p for p in (own / "tree").rglob("*") if p.is_file())
+    with (temporary / abi.BUNDLE_ARCHIVE).open("wb") as out:
+        # `contents` comes last: where it is, all other files are.
+        write_tarball(out, ((f"{own.name}/{p.relative_to(own).as_posix()}", p) for p in [*files, own / "contents"]))
+    commit(temporary, target)

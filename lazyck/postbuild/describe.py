@@ -1,0 +1,283 @@
+"""Describes what a lazy library will hold: its manifest, and its bundle's files. Writes nothing."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import __version__, abi
+from lazyck.abi import Role
+from lazyck.files import digest, encode
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units
+from lazyck.postbuild import bundle
+from lazyck.postbuild.build_options import BuildSettings
+from lazyck.postbuild.cxx import mangled
+from lazyck.postbuild.cxx.includes import HeaderReach
+from lazyck.postbuild.eager import EagerObject, HostUnit, Program, can_be
+from lazyck.postbuild.job import LinkJob
+from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.objects.reveal import private_name
+from lazyck.postbuild.ownership import Ownership
+from lazyck.postbuild.probe.group import Probed
+from lazyck.postbuild.reasons import Unlazy, path_from, to_pair
+from lazyck.postbuild.settle import Settled
+from lazyck.settings.environment import environment
+from lazyck.toolchains import by_name
+from lazyck.toolchains.base import compiler_identity
+from lazyck.toolchains.command import CompileCommand
+
+
+@dataclass(frozen=True)
+class Description:
+    """Holds the manifest, and the files of the bundle."""
+
+    manifest: Manifest
+    files: Mapping[str, str]  # place → source
+    places: Mapping[str, bundle.Places]  # where files go, per toolchain
+    rows: tuple[tuple[Probed, BlobRecord], ...]  # of the manifest that stand for whole sources, known as they are
+
+
+class PrivateNames:
+    """Knows the names that a library hides ahead of time and that its blobs call by private names.
+    `of_objects` are those that its real objects hide."""
+
+    def __init__(
+        self, lazy: Sequence[Probed], owned: Ownership, of_objects: frozenset[str], mentions: Mentions
+    ) -> None:
+        self.of_objects = of_objects
+        self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
+        every = of_objects.union(*self._own.values())
+        self._spelled = mentions.spelled(every)
+        self._every = digest(*map(encode, sorted(every)))
+
+    def key(self, blob: CompileCommand) -> tuple[str, ...]:
+        """Return what stands in a key for the private names that the object of `blob` may have."""
+        return *sorted(self._own[blob]), self._spelled.get(blob, self._every)
+
+
+def describe(
+    job: LinkJob,
+    settled: Settled,
+    units: Mapping[HostUnit, Probed],
+    program: Program | None,
+    private: PrivateNames,
+    way: Path | None,
+    contents: bundle.Contents,
+) -> Description:
+    """Return the manifest of the library and what its bundle holds. `contents` knows files that
+    were read before. `program` compiles the kernels of host `units`, each given with what its
+    source reads. By the object `way` blobs reach a built-in GPU runtime, or wrappers of one."""
+    lazy, owned, settings, machine = settled.lazy, settled.owned, job.settings, job.inputs.machine
+    soname = job.soname(owned)
+    every = [*lazy, *units.values()]
+    places = place_all(every, job.name, settings)
+    reached = Reached(every, places)
+    files: dict[str, str] = {}
+    runtime = f"{job.name}/tree/.lazyck/{way.name}" if way else ""
+    if way:
+        files[runtime] = str(way)
+    place = ""
+    # Without a way to the library's wrappers, nobody would learn of a handle's first use.
+    by_kernel = frozenset(p.blob for p in lazy if program and way and can_be(p.blob))
+    if program and (units or by_kernel):
+        place = f"{job.name}/tree/.lazyck/{program.path.name}"
+        files[place] = str(program.path)
+    recipes = Recipes(job, soname, places, runtime, place)
+    prefix = next(iter(places.values())).prefix if places else "/"
+    names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
+    rows: list[tuple[Probed, BlobRecord]] = []
+
+    def key_of(p: Probed, recipe: Recipe, *library: str) -> str:
+        headers = contents.of_headers(reached.by(p), places[p.blob.call.toolchain])
+        return bundle.blob_digest(recipe, job.name, library, contents.of_file(p.blob.source), headers)
+
+    sources = [places[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
+    files.update(zip(sources, (p.blob.source for p in every), strict=True))
+    for p, name, source in zip(lazy, names, sources, strict=False):
+        recipe = recipes.of(p.blob)
+        key = key_of(p, recipe, soname, machine, *private.key(p.blob))
+        symbols = tuple(private_name(s, soname) if s in p.private else s for s in owned.lazy[p.blob])
+        apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, units=apart)))
+    parts: list[BlobRecord] = []
+    made_by = program.digest if program else ""
+    for (unit, p), name, source in zip(units.items(), names[len(lazy) :], sources[len(lazy) :], strict=True):
+        recipe = recipes.of_device(p.blob)
+        symbols = tuple(line.partition("\t")[0] for line in unit.kernels)
+        key = key_of(p, recipe, machine, made_by, unit.whole)
+        whole = f"{unit.name}\t{unit.whole}"
+        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols or (abi.IMAGE_SYMBOL,), whole)))
+        for symbol, line in zip(symbols, unit.kernels, strict=True):
+            key = key_of(p, recipe, machine, made_by, line)
+            row = f"{name}.{kernel_name(symbol)}"
+            parts.append(BlobRecord(row, source, recipes.index(recipe), key, (symbol,), f"{unit.name}\t{line}"))
+    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
+        where = places[toolchain]
+        files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
+    blobs = (*(record for _, record in rows), *parts)
+    made = Manifest(
+        library=job.name,
+        soname=soname,
+        cache_name=settings.name,
+        root=settings.root or ("" if settings.beside else str(job.final / "bundle")),
+        archs=settings.archs or archs_of(every, settings, environment()),
+        recipes=recipes.all(),
+        blobs=blobs,
+        eager=tuple(to_pair(unlazy(e, settings)) for e in settled.objects if e.error is None and e.unit is None),
+        creator=f"lazyck {__version__}",
+        digest=digest_of_keys(blobs, recipes.all()),
+        machine=machine,
+        private_names=tuple(private_name(s, soname) for s in sorted(private.of_objects)),
+    )
+    return Description(made, files, places, tuple(rows))
+
+
+def unlazy(made: EagerObject, settings: BuildSettings) -> Unlazy:
+    """Return what to say of a blob that was compiled ahead of time, or by kernel."""
+    return Unlazy(path_from(made.blob.source, settings.project_dir), made.reasons)
+
+
+def digest_of_keys(blobs: Sequence[BlobRecord], recipes: Sequence[Recipe]) -> str:
+    """Return a digest of all that the build decides of the keys of its entries. Two builds with
+    equal digests can use the same entries."""
+    rows = ((b.name, b.digest, recipes[b.recipe].toolchain_id, b.units.digest if b.units else "") for b in blobs)
+    return digest(*(encode(word) for row in rows for word in row))
+
+
+def kernel_name(symbol: str) -> str:
+    """Return a short name for a kernel: its function's, and a digest of the whole symbol."""
+    name = mangled.last_name(symbol)[:60]
+    return f"{name}-{hashlib.sha256(encode(symbol)).hexdigest()[:8]}"
+
+
+def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
+    """Return, per toolchain, where files go. The bundle's tree starts at the deepest directory that
+    holds all of them. If commands look for headers in a directory above that, it starts there,
+    since sources include headers by their paths from there."""
+    shims = settings.origins
+    toolchains = {p.blob.call.toolchain for p in lazy}
+    first = {t: bundle.Places(settings.home(t), shims, name) for t in toolchains}
+    reached = {p.blob.source for p in lazy}
+    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
+        reached |= {h for h in headers if not first[toolchain].is_foreign(h)}
+    prefix = bundle.common_prefix(reached)
+    for directory in sorted(_searched(lazy), key=len):
+        if bundle.inside(prefix, directory) and not any(p.is_foreign(directory) for p in first.values()):
+            prefix = directory
+            break
+    held = bundle.with_parents(reached, prefix)
+    return {t: bundle.Places(p.home, shims, name, prefix, held) for t, p in first.items()}
+
+
+def _searched(lazy: Sequence[Probed]) -> set[str]:
+    """Return the directories in which the blobs' commands look for headers."""
+    found: set[str] = set()
+    one_of_each_group = {id(p.headers): p.blob for p in lazy}  # all of a group were probed with the same options
+    for blob in one_of_each_group.values():
+        toolchain = by_name(blob.call.toolchain)
+        words, variables = toolchain.base_words(blob)[1:], toolchain.base_env(blob)
+        found |= bundle.header_directories(words, blob.call.cwd, toolchain, variables)
+    return found
+
+
+class Reached:
+    """Finds the headers that each blob can read, for its key."""
+
+    def __init__(self, lazy: Sequence[Probed], places: Mapping[str, bundle.Places]) -> None:
+        groups: dict[tuple[frozenset[str], str], list[str]] = {}
+        for p in lazy:
+            groups.setdefault((p.headers, p.blob.call.toolchain), []).append(p.blob.source)
+        self._reach = {key: HeaderReach(key[0], sources, places[key[1]].is_foreign) for key, sources in groups.items()}
+
+    def by(self, p: Probed) -> frozenset[str]:
+        """Return the headers that `p` can read."""
+        call = p.blob.call
+        items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
+        forced = [i.value or "" for i in items if i.role is Role.INCLUDE_FILE]
+        return self._reach[p.headers, call.toolchain].of(p.blob.source, [n for f in forced for n in f.split(",")])
+
+
+class Recipes:
+    """Holds the recipes of a library, each made once per distinct command line."""
+
+    def __init__(
+        self, job: LinkJob, soname: str, places: Mapping[str, bundle.Places], runtime: str, program: str
+    ) -> None:
+        self._job, self._soname, self._places, self._runtime = job, soname, places, runtime
+        self._program = program
+        self._made: dict[tuple[object, ...], Recipe] = {}
+        self._index: dict[Recipe, int] = {}
+
+    def of(self, blob: CompileCommand) -> Recipe:
+        """Return how `blob` is compiled at run time."""
+        toolchain = by_name(blob.call.toolchain)
+        base = toolchain.base_words(blob)
+        key = (base, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
+        recipe = self._made.get(key)
+        if recipe is None:
+            where = self._places[toolchain.name]
+            called_in = toolchain.tool_env(blob, environment())
+            identity = compiler_identity(blob.call.argv[: blob.call.prefix], called_in)
+            words = (blob, base, toolchain, identity, self._job.link, self._soname, where, self._runtime)
+            recipe = bundle.make_recipe(*words)
+            self._made[key] = recipe
+        return recipe
+
+    def of_device(self, blob: CompileCommand) -> Recipe:
+        """Return how the device code of `blob` is compiled, that of a kernel or all of it."""
+        return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
+
+    def units_of(self, blob: CompileCommand, made_by: str) -> Units:
+        """Return how the parts of `blob` are compiled, by the program of the digest `made_by`."""
+        host = bundle.entry_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
+        device = self.of_device(blob)
+        key = bundle.blob_digest(host, self._job.name, (made_by,), "", "")
+        key = bundle.blob_digest(device, self._job.name, (key,), "", "")
+        return Units(key, self.index(host), self.index(device))
+
+    def index(self, recipe: Recipe) -> int:
+        """Return the recipe's number in the manifest."""
+        return self._index.setdefault(recipe, len(self._index))
+
+    def all(self) -> tuple[Recipe, ...]:
+        """Return all recipes, by number."""
+        return tuple(self._index)
+
+
+def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the archs that the build's own commands ask for, else those of its environment, else
+    the compiler's defaults."""
+    blobs = [(by_name(p.blob.call.toolchain), p.blob) for p in lazy]
+    named = dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.archs_of(blob, env))
+    if named:
+        return tuple(named)
+    used = {p.blob.call.toolchain for p in lazy}
+    asked = dict.fromkeys(a for name, archs in settings.env_archs if name in used for a in archs)
+    return tuple(asked or dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.default_archs(blob, env)))
+
+
+def unique_names(blobs: Sequence[tuple[CompileCommand, Recipe]], prefix: str) -> list[str]:
+    """Return a name for each blob: its stem, with a short digest if several blobs have that stem.
+
+    The digest is of the source's place and, if one source is compiled in several ways, the options
+    in which these differ. So a name is the same in each build and on each machine.
+    """
+    by_stem: dict[str, dict[str, list[Recipe]]] = {}
+    for blob, recipe in blobs:
+        by_stem.setdefault(blob.stem, {}).setdefault(blob.source, []).append(recipe)
+    taken: dict[str, int] = {}
+
+    def one(blob: CompileCommand, recipe: Recipe) -> str:
+        places = by_stem[blob.stem]
+        ways = places[blob.source]
+        if len(places) == len(ways) == 1:
+            return blob.stem
+        common = set(ways[0].compile).intersection(*(way.compile for way in ways))
+        own = [word for word in recipe.compile if word not in common]
+        parts = "\0".join([os.path.relpath(blob.source, prefix), *own])
+        name = f"{blob.stem}-{hashlib.sha256(encode(parts)).hexdigest()[:8]}"
+        taken[name] = taken.get(name, 0) + 1
+        return name if taken[name] == 1 else f"{name}-{taken[name]}"
+
+    return [one(*b) for b in blobs]

@@ -1,0 +1,362 @@
+"""Turns one intercepted link into the lazy library."""
+
+import hashlib
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lazyck import proc, waiting
+from lazyck.files import encode, own_folder, write_atomic
+from lazyck.postbuild import bundle, state, summary
+from lazyck.postbuild.build_options import BuildSettings
+from lazyck.postbuild.describe import Description, PrivateNames, describe, unlazy
+from lazyck.postbuild.eager import BY_KERNEL, HostUnit, HostUnits, Program, can_be
+from lazyck.postbuild.job import LinkJob
+from lazyck.postbuild.link import relink
+from lazyck.postbuild.link.reach import Demands, Reach, check_complete
+from lazyck.postbuild.link.stubs import names_of, render_deferred, render_note, render_stubs, wrapped_among
+from lazyck.postbuild.link.words import ahead_link, link_words, save_ahead
+from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.objects import cudart, elf, symbols
+from lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
+from lazyck.postbuild.objects.reveal import plain_name
+from lazyck.postbuild.probe.group import Probed
+from lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
+from lazyck.postbuild.proof import Proof
+from lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
+from lazyck.postbuild.settle import Settled, Settler
+from lazyck.postbuild.store import Store
+from lazyck.quantities import counted
+from lazyck.runtime.objects import source_digest
+from lazyck.settings.environment import runtime_source, tools_dir
+from lazyck.toolchains import HOST, by_name
+from lazyck.toolchains.command import LinkCommand
+from lazyck.units.program import build_program
+from lazyck.units.program import source_digest as units_digest
+
+# These options make clang a cross compiler. The runtime is compiled with them too.
+_CHOOSE_TARGET = frozenset({"-target", "--target", "--sysroot", "--gcc-toolchain", "--gcc-install-dir"})
+
+
+_SAID = {
+    "probe": "finding out what its blobs define",
+    "eager": "compiling what is not lazy, and the host's code",
+    "bundle": "making the lazy library's own parts",
+    "link": "linking",
+}
+
+
+@dataclass
+class Clock:
+    """Measures wall and CPU seconds per step of a link, with those of started processes."""
+
+    library: str
+    walls: dict[str, float] = field(default_factory=dict)
+    cpus: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time what runs inside."""
+        begun, cpu = time.monotonic(), cpu_seconds()
+        with waiting.saying(f"{self.library}: {_SAID[name]}"):
+            yield
+        self.walls[name] = self.walls.get(name, 0.0) + time.monotonic() - begun
+        self.cpus[name] = self.cpus.get(name, 0.0) + cpu_seconds() - cpu
+
+
+def link_lazily(
+    link: LinkCommand, settings: BuildSettings, env: Mapping[str, str], say: Callable[[str], None]
+) -> summary.LinkSummary:
+    """Make the output of `link` a lazy library, in place of the link itself. Raises `LazyckError`.
+
+    Everything is made in a directory of its own, which replaces the last build's directory at the
+    end. If this link fails, the library of the last build therefore still finds its bundle.
+    """
+    clock = Clock(os.path.basename(link.output))
+    inputs = read_inputs(link, by_name(link.call.toolchain).table)
+    final = library_dir(link, settings)
+    compiler = runtime_compiler(link, inputs, env)
+    store = Store(settings.tmp / "store")
+    job = LinkJob(link, inputs, settings, env, final, state.staging(final), compiler, store, say)
+    directory = job.directory
+    reader = symbols.Reader(link.call.argv[: link.call.prefix], link.call.cwd, env)
+    with clock.step("probe"), runtime_meanwhile(job):
+        found = symbols.read_symbols(inputs, reader)
+        archive, probed = static_runtime(job, probe_blobs(job, found))
+    mentions = Mentions(probed.texts)
+    program = unit_program(job)
+    units = HostUnits(store, program, env)
+    settler = Settler(job, probed, found, reader, mentions, units)
+    reach = Reach(job, probed, mentions, found.members)
+    contents = bundle.Contents()
+    groups = [*(group for group, _ in probed.texts), *groups_of(list(filter(can_be, probed.eager)))]
+    proof = Proof(job, groups, contents)
+    demands = Demands()
+    written: Description | None = None
+    while True:
+        with clock.step("eager"):
+            settled = settler.settle(demands.eager, demands.needed)
+        for failed in settled.failed:
+            # As in an ahead-of-time build. Any other blob that does not compile is left out as long
+            # as nothing needs it, since generators may write sources that nobody needs.
+            if failed.error and settings.grade_of(failed.blob.source) == "kernels":
+                raise failed.error
+        with clock.step("bundle"):
+            settled = replace(settled, lazy=proof.completed(settled.lazy))
+            with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
+            runtime = runtime_of(job, settled, archive, demands)
+            private = PrivateNames(settled.lazy, settled.owned, demands.renamed, mentions)
+            way = cudart.assemble(runtime, directory, compiler) if runtime else None
+            made = describe(job, settled, with_reads, program, private, way, contents)
+            cases = proof.cases(made)
+            finding = proof.foresee(cases)
+            if not finding.lacking:
+                if made != written:
+                    wrapped = wrapped_in(settled, settler, runtime)
+                    bundle_bytes = write(job, made, settled, runtime, wrapped)
+                    written = made
+                finding = proof.examine(cases)
+        if finding.lacking or finding.unproved:
+            whole = [*settled.lazy, *with_reads.values()]
+            unproved = {p.blob: why for p in whole if (why := finding.unproved.get(p.blob.source))}
+            units.refused |= unproved
+            settler.forget_units(unproved)
+            demands = replace(demands, eager={**demands.eager, **unproved})
+            continue
+        with clock.step("link"):
+            st, said = link_once(job, settled, demands, wrapped)
+        with clock.step("probe"):
+            before = demands
+            if settled.lazy:
+                demands = reach.demands(directory / st.file_name, settled, settler.real(), before, runtime)
+        if demands == before:
+            break
+    if settled.failed:
+        check_complete(st, directory, settled.failed, [path for _, path in inputs.libraries], env)
+    relink.repeat(said)
+    relink.check_places(st, final)
+    for scratch in ("probe", "proof"):
+        shutil.rmtree(directory / scratch, ignore_errors=True)
+    store.tidy()
+    write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
+    state.save(st, directory)
+    keep_link(job, settled, demands)
+    state.commit(directory, final)
+    delivered = relink.deliver(st, final)
+    done = summary.LinkSummary(
+        library=st.library,
+        output=link.output,
+        deferred=sum(settings.grade_of(b.source) == "blob" for b in inputs.blobs if b not in settled.copies),
+        lazy=len(settled.lazy),
+        symbols=len(made.manifest.functions),
+        units=len(settled.units),
+        kernels=sum(len(u.kernels) for u in settled.units),
+        by_kernel=tuple(unlazy(e, settings) for e in settled.objects if e.unit and e.reasons != (BY_KERNEL,)),
+        spare=len(settled.owned.spare),
+        unneeded=len(settled.unneeded),
+        eager=tuple(of_pair(*pair) for pair in made.manifest.eager),
+        warnings=tuple(warnings(settled)),
+        probe_seconds=clock.walls["probe"],
+        bundle_seconds=clock.walls["bundle"],
+        eager_seconds=clock.walls["eager"],
+        link_seconds=clock.walls["link"],
+        cpu_seconds=cpu_seconds() - clock.cpus["eager"] - probed.eager_seconds,
+        peak_rss_kib=max(probed.peak_rss_kib, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss),
+        library_bytes=(final / st.file_name).stat().st_size,
+        bundle_bytes=bundle_bytes,
+        installed=str(delivered[-1]) if st.installed else "",
+        archives=tuple(path for path in inputs.stays if path in inputs.archives),
+    )
+    summary.save(done, final / summary.NAME)
+    return done
+
+
+@contextmanager
+def runtime_meanwhile(job: LinkJob) -> Iterator[None]:
+    """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
+    first library waits for it. Errors are ignored: the link needs the runtime, and reports them."""
+    with ThreadPoolExecutor(1) as beside:
+        if job.inputs.blobs and job.settings.jobs > 1:
+            beside.submit(relink.runtime_objects, job.directory, job.compiler, runtime_source(), job.env)
+        yield
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
+    """Return where lazyck keeps what belongs to the library that `link` makes. The name is
+    readable, and there is one directory per output path."""
+    tag = hashlib.sha256(encode(os.path.relpath(link.output, settings.tmp_dir))).hexdigest()[:8]
+    return settings.tmp / "libs" / f"{library_name(link.output)}-{tag}"
+
+
+def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
+    """Probe the symbols of the link's blobs. All blobs are left unprobed if the program cannot load
+    blobs, or if it is not known what real objects need."""
+    inputs, settings = job.inputs, job.settings
+    reason: Reason | None = None
+    if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
+        reason = Reason(Kind.STATIC)
+    elif found.unread:
+        reason = Reason(Kind.LTO, os.path.basename(found.unread))
+    if reason:
+        return ProbeResult((), dict.fromkeys(inputs.blobs, reason), 0)
+    shutil.rmtree(job.work, ignore_errors=True)
+    job.work.mkdir()
+    by_kernel = {b: BY_KERNEL for b in inputs.blobs if settings.grade_of(b.source) == "kernels"}
+    blobs = [b for b in inputs.blobs if b not in by_kernel]
+    found_out = probe(blobs, job.work, job.store, jobs=settings.jobs)
+    return replace(found_out, eager={**found_out.eager, **by_kernel})
+
+
+def unit_program(job: LinkJob) -> Program | None:
+    """Return the program that takes sources of this link apart, or None if it can take none."""
+    if not any(map(can_be, job.inputs.blobs)):
+        return None
+    folder = own_folder(tools_dir(job.env), "programs") or job.settings.tmp / "programs"
+    return Program(build_program(folder, job.compiler), units_digest())
+
+
+def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
+    """Return what each of the `units` reads: all that units of its directory and options do."""
+    files: dict[tuple[object, ...], set[str]] = {}
+
+    def shared(unit: HostUnit) -> tuple[object, ...]:
+        return by_name(unit.blob.call.toolchain).base_words(unit.blob), unit.blob.call.cwd
+
+    for unit in units:
+        files.setdefault(shared(unit), set()).update(unit.files)
+    read = {key: frozenset(found) for key, found in files.items()}
+    return [Probed(blob=unit.blob, headers=read[shared(unit)]) for unit in units]
+
+
+def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -> cudart.Runtime | None:
+    """Return the static runtime in `archive` as the blobs of `settled` share it, or the wrappers of
+    a shared one. Return None if the blobs need neither."""
+    library, machine = job.soname(settled.owned) or job.name, job.inputs.machine
+    used = {p.blob.call.toolchain for p in settled.lazy}
+    if archive and any(by_name(t).takes_static_runtime(job.link) for t in used):
+        return cudart.read(archive, library, machine)
+    apart = {p.blob.call.toolchain for p in settled.lazy if can_be(p.blob) and not demands.whole}
+    shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
+    names = [name for t in shared for name in names_of(t)]
+    return cudart.wrappers(names, library, machine) if names else None
+
+
+def static_runtime(job: LinkJob, probed: ProbeResult) -> tuple[str, ProbeResult]:
+    """Return the static GPU runtime that the link puts into the library, and what of `probed` can
+    share it. The former is an empty string if there is none."""
+    takers = {t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(job.link)}
+    archive = cudart.find_archive(job.link, job.inputs, job.env) if takers else ""
+    if archive or not takers:
+        return archive, probed
+    lazy = tuple(p for p in probed.probed if p.blob.call.toolchain not in takers)
+    left_out = (p.blob for p in probed.probed if p.blob.call.toolchain in takers)
+    return "", replace(probed, probed=lazy, eager={**probed.eager, **dict.fromkeys(left_out, Reason(Kind.NO_CUDART))})
+
+
+def warnings(settled: Settled) -> list[str]:
+    """Return what the user should know although the library links."""
+    doubles = [(symbol, blob.source) for symbol, blob in settled.owned.doubles]
+    found = [
+        f"{symbol} is also defined by a second blob, {source}: the first one is used" for symbol, source in doubles[:5]
+    ]
+    if len(doubles) > 5:
+        more = counted(len(doubles) - 5, "more symbol is", "more symbols are")
+        found.append(f"... and {more} defined by two blobs")
+    found += [
+        f"{e.blob.source} was left out: it can be neither probed nor compiled, and no symbol is undefined without it "
+        f"({sentence(e.reasons)})"
+        for e in settled.failed
+    ]
+    return found
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def write(
+    job: LinkJob, made: Description, settled: Settled, runtime: cudart.Runtime | None, wrapped: Sequence[str]
+) -> int:
+    """Make the bundle, and objects that are added to the link. Return the bundle's bytes."""
+    directory, compiler, machine = job.directory, job.compiler, job.inputs.machine
+    data, size = bundle.write(directory / "bundle", made.files, made.manifest)
+    write_atomic(directory / "manifest", data)
+    if settled.lazy or settled.units:
+        names = made.manifest.functions
+        device, aliases = len(made.manifest.symbols) - len(names), aliases_of(settled, names)
+        text = render_stubs(names, "manifest", machine, aliases, device_symbols=device, wrapped=wrapped)
+        text += cudart.render_table(runtime) if runtime else ""
+    else:
+        text = render_note("manifest", machine)
+    relink.assemble(directory, "stubs", text, compiler)
+    if job.inputs.stays:
+        relink.assemble(directory, "deferred", render_deferred(), compiler)
+    return size
+
+
+def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
+    """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
+    or its blobs use, if any of its kernels are compiled by themselves."""
+    if not settled.units and not (runtime and any(can_be(p.blob) for p in settled.lazy)):
+        return ()
+    blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
+    return wrapped_among(settler.real().undefined.union(blobs))
+
+
+def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
+    """Map each stub of `names` that is an alias to the stub with which it shares an address."""
+    shown = {plain_name(s): s for s in names}
+    pairs = ((p, a, t) for p in settled.lazy for a, t in zip(p.aliases[::2], p.aliases[1::2], strict=True))
+    return {shown[a]: shown[t] for p, a, t in pairs if {a, t} <= frozenset(settled.owned.lazy[p.blob])}
+
+
+def link_once(
+    job: LinkJob, settled: Settled, demands: Demands, wrapped: Sequence[str]
+) -> tuple[state.LinkState, proc.Result]:
+    """Link the library. Return the link's state, which has its words, and the linker's result."""
+    link, settings, directory = job.link, job.settings, job.directory
+    has_runtime = bool(settled.lazy or settled.units)
+    runtime = runtime_source() if has_runtime else None
+    objects = relink.runtime_objects(directory, job.compiler, runtime, job.env) if runtime else []
+    eager_names = [e.object.name for e in settled.compiled]
+    demanded = replace(demands, has_blobs=bool(settled.lazy)) if has_runtime else None
+    words, originals = link_words(job, eager_names, job.soname(settled.owned), demanded, wrapped)
+    st = state.LinkState(
+        library=job.name,
+        file_name=os.path.basename(link.output),
+        output=state.relative(link.output, directory),
+        installed=state.relative(settings.install_dir, directory),
+        words=tuple(words),
+        runtime=source_digest(runtime) if runtime else "",
+        runtime_compiler=job.compiler,
+        env=link.call.env,
+        response=by_name(link.call.toolchain).response,
+        keeps_root=bool(settings.root),
+        beside=settings.beside,
+    )
+    return st, relink.relink(st, directory, objects, Path(link.call.cwd), job.env, originals)
+
+
+def keep_link(job: LinkJob, settled: Settled, demands: Demands) -> None:
+    """Keep what it takes to link the library ahead of time: `lazyck check` compares with that."""
+    eager = {made.blob.output: sentence(made.reasons) for made in settled.objects}
+    eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
+    libraries = dict(job.inputs.libraries)
+    kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
+    save_ahead(ahead_link(job, eager, kept if settled.lazy else ()), job.directory)
+
+
+def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the C++ compiler for the runtime, which is never a shim: the host toolchain's or, for
+    another machine, the link's own or a cross compiler. Raises `ToolchainError`."""
+    choosing = [w for item in inputs.items if item.name in _CHOOSE_TARGET for w in item.words]
+    own = (*link.call.argv[: link.call.prefix], *choosing)
+    return HOST.find_for(inputs.machine, env, [own] if link.call.toolchain == HOST.name else [])

@@ -1,0 +1,238 @@
+"""Makes the words of the final link: the project's own command without its deferred objects, with
+stubs and runtime. Every input that `quick` will need again is kept as a copy.
+
+The project's own link is kept too, in `ahead.json`, so that the library can be linked ahead of time
+later. In its words, each deferred object is written as the object to be compiled from its record.
+An archive with deferred members is written as an archive to be made again from its kept copy.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck.abi import Role
+from lazyck.errors import FormatError
+from lazyck.files import encode, write_atomic
+from lazyck.postbuild import state
+from lazyck.postbuild.job import LinkJob
+from lazyck.postbuild.link import outputs
+from lazyck.postbuild.link.reach import Demands
+from lazyck.postbuild.link.relink import RUNTIME
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories
+from lazyck.postbuild.objects.reveal import private_name, reveal
+from lazyck.toolchains import lookup
+from lazyck.toolchains.command import CompileCommand, Invocation
+from lazyck.toolchains.options import Item
+
+
+def link_words(
+    job: LinkJob, eager_objects: Sequence[str], soname: str, demands: Demands | None, wrapped: Sequence[str] = ()
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command that links the library into the job's directory, with stubs, and with the
+    runtime and what lazy blobs demand if there are any. Return also the project's names of the
+    inputs of which the command names kept copies. Calls of `wrapped` go through wrappers.
+
+    `eager_objects` are file names in its `eager`. Objects and archives are copied into `objects`.
+    """
+    link, inputs, directory = job.link, job.inputs, job.directory
+    shutil.rmtree(directory / "objects", ignore_errors=True)
+    keeper = Keeper(job, demands, soname)
+    output = f"{state.HERE}/{os.path.basename(link.output)}"
+    mine = [f"{state.HERE}/stubs.o", *([RUNTIME] if demands else [])]
+    mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
+    mine += [keeper.copy(str(directory / "eager" / name)) for name in eager_objects]
+    words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
+    for i, item in enumerate(inputs.items):
+        if i == inputs.first:  # also before an archive, since eager blobs may need other members of it
+            words += mine
+        if i in inputs.deferred or item.role is Role.OUTPUT:
+            continue
+        words += [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
+    words += ["-o", output]
+    if demands is not None:
+        # `-Xlinker` is the one spelling that all drivers know.
+        if not inputs.shared:
+            words += _to_linker("--export-dynamic")
+        elif not inputs.soname:
+            words += _to_linker("-soname", soname)
+        if lookup.is_c_driver(link.call.tool):
+            words.append("-lstdc++")
+        words += ["-ldl", "-lpthread", *_for_blobs(inputs, keeper, demands)]
+    return [*words, *_to_linker(*(f"--wrap={name}" for name in wrapped))], keeper.originals
+
+
+def _to_linker(*options: str) -> list[str]:
+    return [word for option in options for word in ("-Xlinker", option)]
+
+
+def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[str]:
+    """Return words for archives' members and shared libraries that only blobs need."""
+    words = _to_linker(*(word for symbol in sorted(demands.pulled) for word in ("-u", symbol)))
+    kept: list[str] = []
+    for index in demands.kept:
+        item = inputs.items[index]
+        if item.role is Role.LINKER:
+            kept += _to_linker(*(keeper.places.real(path) for i, path in inputs.libraries if i == index))
+        else:
+            kept += keeper.item(item)
+    if any(item.role is Role.LIBRARY and item.value == "m" for item in inputs.items):
+        kept.append("-lm")  # every machine has it, and blobs in C get it only from here
+    if kept:
+        words += [*_to_linker("--push-state", "--no-as-needed"), *kept, *_to_linker("--pop-state")]
+    return words
+
+
+class Keeper:
+    """Makes words independent of the build: inputs become copies, other paths absolute, shim homes
+    real ones. Copies for a lazy library of that `soname` export what its blobs demand, if any."""
+
+    def __init__(self, job: LinkJob, demands: Demands | None = None, soname: str = "") -> None:
+        self._link, self.places = job.link, job.places
+        self._revealed = demands.revealed if demands and demands.has_blobs else None
+        self._aliases = {s: private_name(s, soname) for s in demands.renamed} if demands else {}
+        self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
+        self._objects = job.directory / "objects"
+        self._objects.mkdir(parents=True, exist_ok=True)
+
+    def copy(self, name: str) -> str:
+        """Return the word that names a kept copy of the file `name`."""
+        path = self._link.call.path(name)
+        tag = hashlib.sha256(encode(path)).hexdigest()[:8]
+        target = self._objects / f"{tag}-{os.path.basename(path)}"
+        if not target.exists() and elf.is_thin(path):
+            elf.write_archive(target, elf.members(path))
+        elif not target.exists():
+            shutil.copy2(path, target)
+        shown = target.with_name(f"shown-{target.name}")
+        is_shown = self._revealed is not None and reveal(target, shown, self._revealed, self._aliases)
+        word = f"{state.HERE}/objects/{(shown if is_shown else target).name}"
+        self.originals[word] = name
+        return word
+
+    def item(self, item: Item) -> list[str]:
+        """Return the words of an option, or of an input that is neither object nor archive."""
+        if not item.name:  # a library, a script, or nothing that exists
+            path = self._link.call.path(item.words[0])
+            return [self.places.real(path) if os.path.exists(path) else item.words[0]]
+        if item.value is None:
+            return list(item.words)
+        if item.role is Role.LINKER:
+            value = ",".join(self.linker_part(part) for part in item.value.split(","))
+        elif item.role is Role.LIBRARY_DIR:
+            value = self.places.real(self._link.call.path(item.value))
+        elif item.name in ("-T", "--script"):
+            value = self.linker_part(item.value)
+        else:
+            value = self.places.real(item.value) if item.value.startswith("/") else item.value
+        return item.with_value(value)
+
+    def linker_part(self, part: str) -> str:
+        """Return one of the parts of a word for the linker, independent of the build."""
+        lead, equals, value = part.partition("=")
+        if not equals:
+            lead, value = "", part
+        path = self._link.call.path(value) if value else ""
+        if value and not value.startswith("-") and os.path.isfile(path):
+            is_library = ".so" in os.path.basename(path)
+            return f"{lead}{equals}{self.places.real(path) if is_library else self.copy(value)}"
+        return f"{lead}{equals}{self.places.real(value) if value.startswith('/') else value}"
+
+
+# -- the project's own link -----------------------------------------------------------------------
+
+AHEAD_VERSION = 4
+FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time
+
+
+@dataclass(frozen=True)
+class AheadLink:
+    """Says how to link a library ahead of time."""
+
+    words: tuple[str, ...]  # the whole command; its output is `HERE/ahead/<file name>`
+    cwd: str
+    records: tuple[CompileCommand, ...]  # of its deferred objects: record N is to be compiled into `ahead/N.o`
+    archives: tuple[str, ...]  # file names of kept copies in `objects`: from number N, `ahead/N.a` is to be made
+    eager: Mapping[str, str]  # the outputs of the blobs that are compiled eagerly, and the reasons
+    shared: bool  # whether the output is a library
+    libraries: tuple[str, ...] = ()  # the paths of the shared libraries that the link names
+    kept: tuple[str, ...] = ()  # the sonames of libraries that the lazy link keeps for its blobs' sake
+
+
+class _Writer:
+    """Turns the items of a link command into words for an ahead-of-time link."""
+
+    def __init__(self, job: LinkJob) -> None:
+        self._link, self._inputs, self._keeper = job.link, job.inputs, Keeper(job)
+        self._directories = library_directories(job.inputs.items, job.link)
+        self.records: dict[str, range] = {}  # path of a deferred object → numbers of its records
+        self.blobs: list[CompileCommand] = []
+        self.archives: dict[str, int] = {}  # path of an archive → its number
+        self.copies: list[str] = []
+        self._real_archives = frozenset(job.inputs.archives)
+
+    def words(self, index: int, item: Item) -> list[str]:
+        """Return the words that stand for `item`, the one at `index`."""
+        held = [path for path in files_of(item, self._link, self._directories) if path in self._inputs.records]
+        if not held:
+            return [self._keeper.copy(item.words[0])] if index in self._inputs.kept else self._keeper.item(item)
+        if item.role is not Role.LINKER:
+            return self._real(held[0], is_empty=index in self._inputs.deferred)
+        words = []
+        for part in (item.value or "").split(","):
+            path = self._link.call.path(part)
+            real = self._real(path, is_empty=False) if path in held else [self._keeper.linker_part(part)]
+            words += _to_linker(*real)
+        return words
+
+    def _real(self, path: str, *, is_empty: bool) -> list[str]:
+        """Return the words for an input file that holds records. A file that `is_empty` apart from
+        them is left out."""
+        if path in self._real_archives:
+            if path not in self.archives:
+                self.archives[path] = len(self.archives)
+                self.copies.append(self._keeper.copy(path).rpartition("/")[2])
+            return [f"{state.HERE}/{FOLDER}/{self.archives[path]}.a"]
+        if path not in self.records:
+            new = self._inputs.records[path]
+            self.records[path] = range(len(self.blobs), len(self.blobs) + len(new))
+            self.blobs += new
+        own = [] if is_empty else [self._keeper.copy(path)]
+        return own + [f"{state.HERE}/{FOLDER}/{n}.o" for n in self.records[path]]
+
+
+def ahead_link(job: LinkJob, eager: Mapping[str, str], kept: tuple[str, ...]) -> AheadLink:
+    """Return the link with nothing lazy. Copies archives with deferred members."""
+    link, inputs, writer = job.link, job.inputs, _Writer(job)
+    words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
+    words += [f"{state.HERE}/deferred.o"] if inputs.stays else []  # as in the lazy link
+    for index, item in enumerate(inputs.items):
+        words += writer.words(index, item) if item.role is not Role.OUTPUT else []
+    words = [*outputs.without(words), "-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
+    blobs, copies = tuple(writer.blobs), tuple(writer.copies)
+    libraries = tuple(path for _, path in inputs.libraries)
+    return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared, libraries, kept)
+
+
+def save_ahead(ahead: AheadLink, directory: Path) -> None:
+    """Write `ahead` into the library's directory."""
+    raw = {"version": AHEAD_VERSION, **vars(ahead)}
+    write_atomic(directory / "ahead.json", json.dumps(raw, default=vars).encode())
+
+
+def load_ahead(directory: Path) -> AheadLink:
+    """Read what `save_ahead` wrote. Raises `FormatError`."""
+    path = directory / "ahead.json"
+    again = "run `lazyck build full` again, so that the library is linked again"
+    try:
+        raw = state.tuples(json.loads(path.read_bytes()))
+        if raw.pop("version") != AHEAD_VERSION:
+            raise FormatError(f"{path}: written by another lazyck", again)
+        records = tuple(CompileCommand(Invocation(**r.pop("call")), **r) for r in raw.pop("records"))
+        return AheadLink(records=records, **raw)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as e:
+        raise FormatError(f"{path}: what the check needs of the link is missing ({e})", again) from e

@@ -1,0 +1,54 @@
+"""Enters the post-build step, which a shim starts in place of the real linker."""
+
+import sys
+import traceback
+from pathlib import Path
+
+from lazyck import abi, proc
+from lazyck.errors import FormatError, LazyckError, LinkError, of_unexpected
+from lazyck.formats.record import decode_records
+from lazyck.postbuild.build_options import load_settings
+from lazyck.quantities import counted
+from lazyck.settings.environment import environment
+from lazyck.toolchains.command import LinkCommand
+
+
+def main() -> None:
+    """Run the post-build for the LINK record in argv[1]. Exits as the build is to see."""
+    record = Path(sys.argv[1])
+    try:
+        run(record)
+    except KeyboardInterrupt:
+        proc.end_interrupted()
+    except Exception as e:  # this runs inside somebody's build: every error is said in lazyck's words
+        if environment().get(abi.ENV_LOG) == "debug":
+            traceback.print_exc()
+        said = e if isinstance(e, LazyckError) else of_unexpected(e)
+        sys.stderr.write("".join(f"lazyck: {line}\n" for line in said.render().splitlines()))
+        status = said.status if isinstance(said, LinkError) else 1
+        sys.exit(128 - status if status < 0 else status)
+
+
+def run(record: Path) -> None:
+    """Link lazily what `record` says. Raises `LazyckError`."""
+    from lazyck.postbuild import summary  # imported here, so that main handles their errors: these import pyelftools
+    from lazyck.postbuild.link.link import link_lazily
+
+    found = decode_records(record.read_bytes(), str(record))
+    if len(found) != 1 or not isinstance(found[0], LinkCommand):
+        raise FormatError(f"{record}: not one link record", "report this: it is a bug in lazyck")
+    settings = load_settings(record.parent.parent)
+    env = environment()
+
+    def say(line: str) -> None:
+        if settings.verbose:
+            sys.stderr.write(f"lazyck: {line}\n")
+
+    done = link_lazily(found[0], settings, env, say)
+    if settings.says_links:
+        sys.stderr.write("".join(f"{line}\n" for line in summary.library_lines(done)))
+    say(f"linked {done.output}: {counted(done.lazy, 'lazy blob')}, {len(done.eager)} eager")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Gives a lazy library and its blobs one CUDA runtime, where the library links the static one.
+
+Two copies would be two runtimes: `cudaGetLastError` of one does not see an error in the other, and
+neither knows a launch that the other has configured. All names of the archive are hidden. Exporting
+them would offer them to everything else in the process, for example to a user of a shared runtime
+of another release. So the library exports a single symbol with a name of its own: a table of the
+runtime's functions. Every blob is linked with functions that have the runtime's names and jump
+through the table.
+
+The wrappers of a library with host units (see stubs.py) are shared in this way too, since blobs
+also use the handles of its kernels. If the runtime is a shared one, the table has only these.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import proc
+from lazyck.errors import BuildError
+from lazyck.files import write_atomic
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.inputs import LinkInputs
+from lazyck.postbuild.objects.machine_code import MACHINE_CODE, symbol, text
+from lazyck.toolchains.command import LinkCommand
+
+ARCHIVE = "libcudart_static.a"
+_WRAP = "__wrap_"
+_FUNCTION = re.compile(r"(?:__)?cuda[A-Z]\w*")
+_SEARCHED = re.compile(r'"?-L"?([^"\s]+)"?')
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Holds the functions of a static runtime, or a library's wrappers of a shared one's, and the
+    name of the table by which its blobs reach them."""
+
+    functions: tuple[str, ...]
+    table: str
+    machine: str
+
+    @property
+    def wrapped(self) -> tuple[str, ...]:
+        """Return the names of the functions that are wrapped."""
+        return tuple(f.removeprefix(_WRAP) for f in self.functions if f.startswith(_WRAP))
+
+
+def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> str:
+    """Return the path of the static runtime that `link` takes, or an empty string."""
+    named = [path for path in inputs.archives if os.path.basename(path) == ARCHIVE]
+    driver = link.call.argv[: link.call.prefix]
+    if link.call.tool == "nvcc":
+        shown = proc.run([*driver, "--dryrun", "-shared", "x.o", "-o", "x.so"], cwd=link.call.cwd, env=env)
+        named += [os.path.join(d, ARCHIVE) for d in _SEARCHED.findall(shown.stdout + shown.stderr)]
+    else:
+        shown = proc.run([*driver, f"-print-file-name={ARCHIVE}"], cwd=link.call.cwd, env=env)
+        named.append(shown.stdout.strip())
+    return next((path for path in named if os.path.isabs(path) and os.path.isfile(path)), "")
+
+
+def read(archive: str, library: str, machine: str) -> Runtime:
+    """Return the runtime in `archive`, for `library` (a soname or name). Raises `FormatError`."""
+    found = {name for _, member in elf.read_archive(archive) for name in member.functions if _FUNCTION.fullmatch(name)}
+    return _named(tuple(sorted(found)), library, machine)
+
+
+def wrappers(functions: Iterable[str], library: str, machine: str) -> Runtime:
+    """Return the wrappers of `functions` of a shared runtime, in `library`."""
+    return _named(tuple(_WRAP + f for f in sorted(functions)), library, machine)
+
+
+def _named(functions: tuple[str, ...], library: str, machine: str) -> Runtime:
+    tag = hashlib.sha256("\0".join((library, machine, *functions)).encode("utf-8", "surrogateescape")).hexdigest()
+    return Runtime(functions, f"lazyck_cudart_{tag[:16]}", machine)
+
+
+def render_table(runtime: Runtime) -> str:
+    """Return the table as assembler text, for the library."""
+    return "\n".join(
+        [
+            ' .section .data.rel.ro.lazyck_cudart,"aw",@progbits',
+            " .p2align 3",
+            *symbol(runtime.table, "object", "protected"),
+            *(f" .quad {name}" for name in runtime.functions),
+            f" .size {runtime.table},{8 * len(runtime.functions)}",
+            "",
+        ]
+    )
+
+
+def render_jumps(runtime: Runtime) -> str:
+    """Return the text of the functions that jump through the table. Raises `BuildError`."""
+    code = MACHINE_CODE.get(runtime.machine)
+    if code is None:
+        raise BuildError(f"lazyck has no CUDA runtime for machine {runtime.machine!r}", "link with -cudart shared")
+    lines = [' .section .text.lazyck_cudart,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
+    for i, function in enumerate(runtime.functions):
+        name = function.removeprefix(_WRAP)
+        jump = text(code.through_table, table=runtime.table, offset=8 * i)
+        lines += [" .p2align 4", *symbol(name, "function"), code.landing, jump, f" .size {name},.-{name}"]
+    return "\n".join([*lines, " .cfi_endproc", ' .section .note.GNU-stack,"",@progbits', ""])
+
+
+def assemble(runtime: Runtime, directory: Path, compiler: Sequence[str]) -> Path:
+    """Make in `directory` the object that blobs are linked with."""
+    write_atomic(directory / "cudart.S", render_jumps(runtime).encode())
+    made = directory / f"{runtime.table}.o"
+    argv = [*compiler, "-c", "-x", "assembler", "cudart.S", "-o", made.name]
+    proc.check("assembling the way to the CUDA runtime", argv, cwd=directory)
+    return made

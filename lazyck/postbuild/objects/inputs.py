@@ -1,0 +1,267 @@
+"""Reads what an intercepted link takes: deferred objects, real ones, archives, libraries."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import TypeVar
+
+from lazyck import proc
+from lazyck.abi import Role
+from lazyck.files import digest, encode
+from lazyck.postbuild.objects import elf
+from lazyck.toolchains.command import CompileCommand, LinkCommand
+from lazyck.toolchains.options import Item, OptionTable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LinkInputs:
+    """Holds a link command taken apart.
+
+    `objects` and `archives` are the paths of all real ones, including those that options name
+    (`-lx`, `-Wl,--whole-archive,libx.a`). `blobs` are those of deferred objects and of deferred
+    members of archives, in link order. Each compile occurs once, however often its object is named.
+    `stays` are the files by which some blobs stay in the link: archives, joined objects, and
+    objects among the words of options. `optional` are the blobs that the link takes only if
+    something needs them. Each is a member of an archive by itself, and stands nowhere else. There
+    are none if the link takes what nobody here can read, such as a source that it compiles.
+    """
+
+    items: tuple[Item, ...]  # options and inputs
+    shared: bool
+    soname: str
+    deferred: frozenset[int]  # the indices of those inputs that are deferred objects
+    kept: frozenset[int]  # the indices of those inputs that are other objects or archives
+    objects: tuple[str, ...]
+    archives: tuple[str, ...]
+    libraries: tuple[tuple[int, str], ...]  # the shared ones, each with the index of the item that names it
+    blobs: tuple[CompileCommand, ...]
+    machine: str  # of the blobs
+    stays: tuple[str, ...]
+    records: Mapping[str, tuple[CompileCommand, ...]]  # the blobs of each file that holds any, by its path
+    first: int  # the index of the first item that brings blobs
+    optional: frozenset[CompileCommand] = frozenset()
+    whole: frozenset[str] = frozenset()  # the archives of which the link takes all members
+    wanted: frozenset[str] = frozenset()  # the symbols that its options ask for
+
+
+@dataclass
+class _Span:
+    """Tracks how the linker takes the inputs that follow the words for the linker read so far."""
+
+    whole: bool = False  # all members of archives
+    is_lib: bool = False  # objects as if they were members of one archive
+    outer: list[bool] = field(default_factory=list)
+
+    def read(self, word: str) -> None:
+        """Take `word` into account."""
+        option = word.lstrip("-") if word.startswith("-") else ""
+        if option in ("whole-archive", "no-whole-archive"):
+            self.whole = option == "whole-archive"
+        elif option in ("start-lib", "end-lib"):
+            self.is_lib = option == "start-lib"
+        elif option == "push-state":
+            self.outer.append(self.whole)
+        elif option == "pop-state" and self.outer:
+            self.whole = self.outer.pop()
+
+    def is_choosy(self, kind: str) -> bool:
+        """Return whether the linker takes only what it needs of a file of that kind."""
+        return not self.whole if kind == "archive" else self.is_lib
+
+
+_SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib", "push-state", "pop-state"})
+
+
+@dataclass(frozen=True)
+class _File:
+    """Describes a file that a link names."""
+
+    index: int  # of the item that names it
+    path: str
+    kind: elf.Kind
+    is_deferred: bool
+    is_whole: bool  # whether the link takes all members of archives here
+    records: tuple[CompileCommand, ...]
+    optional: frozenset[CompileCommand]  # those of the records that are taken only if something needs them
+
+
+def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
+    """Look at every input file of `link`. Raises `FormatError` for a damaged record."""
+    given = table.split(link.call.argv[link.call.prefix :])
+    items = tuple(apart_from_names(given))
+    directories = library_directories(items, link)
+    files: list[_File] = []
+    span = _Span()
+    for i, item in enumerate(items):
+        span.read(item.value or "" if item.role is Role.LINKER else item.name)
+        for path in files_of(item, link, directories):
+            kind = elf.kind(path)
+            image = elf.open_image(path) if kind == "object" else None
+            records, alone = elf.deferred_records(path, image) if kind in ("archive", "object") else ([], frozenset())
+            optional = alone if span.is_choosy(kind) else frozenset()
+            is_deferred = image is not None and image.is_deferred
+            files.append(_File(i, path, kind, is_deferred, span.whole, tuple(records), optional))
+    inputs = [f for f in files if not items[f.index].name]
+    # Among the words of an option a deferred object may stay, since it is empty.
+    deferred = frozenset(f.index for f in inputs if f.is_deferred)
+    holding = [f for f in files if f.records]
+    firm = {blob for f in holding for blob in f.records if blob not in f.optional}
+    is_readable = not any(f.kind in ("executable", "other") for f in inputs)
+    return LinkInputs(
+        items=items,
+        shared=any(item.name in ("-shared", "--shared") for item in items),
+        soname=soname_of(given),
+        deferred=deferred,
+        kept=frozenset(f.index for f in inputs if f.kind in ("archive", "object", "bitcode")) - deferred,
+        objects=_unique(f.path for f in files if f.kind in ("object", "bitcode") and not f.is_deferred),
+        archives=_unique(f.path for f in files if f.kind == "archive"),
+        libraries=tuple((f.index, f.path) for f in files if f.kind == "shared"),
+        blobs=_unique(blob for f in holding for blob in f.records),
+        machine=next((elf.machine(f.path) for f in holding), ""),
+        stays=_unique(f.path for f in holding if f.index not in deferred),
+        records={f.path: f.records for f in holding},
+        first=next((f.index for f in holding), len(items)),
+        optional=frozenset().union(*(f.optional for f in holding if is_readable)) - firm,
+        whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
+        wanted=frozenset(wanted_by(given)),
+    )
+
+
+def _unique(found: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(found))
+
+
+# These linker options take a name or an output as their value, even if there is a file of that
+# name. An earlier build's `libx.so`, for example, lies where the next one says
+# `-Wl,-soname,libx.so`.
+_NAMED = (
+    "-soname --soname -h -e --entry -u --undefined -init -fini -z -m -y --trace-symbol --defsym -Map --Map "
+    "--dependency-file --out-implib"
+)
+_NAMES = frozenset(_NAMED.split())
+
+
+def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield `items`, in which words for the linker that cannot be inputs lose that role. Words that
+    say how the linker takes the inputs behind them stand alone."""
+    waiting = False
+    for item in items:
+        if item.role is not Role.LINKER or not item.value:
+            yield item
+            continue
+        groups: list[tuple[str, list[str]]] = []
+        for part in item.value.split(","):
+            is_name = waiting or part.partition("=")[0] in _NAMES
+            waiting = not waiting and part in _NAMES
+            what = "name" if is_name else part if part.lstrip("-") in _SPANS else "input"
+            if not groups or groups[-1][0] != what:
+                groups.append((what, []))
+            groups[-1][1].append(part)
+        for what, parts in groups:
+            value = ",".join(parts)
+            yield Item(tuple(item.with_value(value)), item.name, value, Role.FLAG if what == "name" else item.role)
+
+
+def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:
+    """Return the files that an item of a link command names, as absolute paths."""
+    value = item.value or ""
+    if item.role is Role.LIBRARY:
+        found = find_library(value, directories)
+        return [found] if found else []
+    if item.name and item.role is not Role.LINKER:
+        return []
+    names = value.split(",") if item.role is Role.LINKER else [value]
+    paths = [link.call.path(name) for name in names if name and not name.startswith("-")]
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def library_directories(items: Sequence[Item], link: LinkCommand) -> list[str]:
+    """Return where `-l` looks: directories of -L, of LIBRARY_PATH, and the compiler's own."""
+    given = [item.value for item in items if item.role is Role.LIBRARY_DIR and item.value]
+    given += filter(None, dict(link.call.env).get("LIBRARY_PATH", "").split(":"))
+    return [*map(link.call.path, given), *_own_directories(link.call.argv[: link.call.prefix], link.call.cwd)]
+
+
+@lru_cache
+def _own_directories(driver: tuple[str, ...], cwd: str) -> tuple[str, ...]:
+    """Return where a compiler has the linker look by itself, if it says so. nvcc does not."""
+    shown = proc.run([*driver, "-print-search-dirs"], cwd=cwd).stdout
+    listed = next((line.partition("=")[2] for line in shown.splitlines() if line.startswith("libraries:")), "")
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in listed.split(":") if path))
+
+
+def find_library(name: str, directories: Sequence[str]) -> str | None:
+    """Return the file that `-l name` takes from `directories`, as the linker looks for it."""
+    wanted = [name[1:]] if name.startswith(":") else [f"lib{name}.so", f"lib{name}.a"]
+    candidates = (os.path.join(d, w) for d in directories for w in wanted)
+    return next((c for c in candidates if os.path.isfile(c)), None)
+
+
+def linker_words(items: Sequence[Item]) -> list[str]:
+    """Return the words that a driver hands to the linker as they are."""
+    words: list[str] = []
+    for item in items:
+        if item.role is Role.LINKER:
+            words += (item.value or "").split(",")
+        elif item.name.startswith("-soname"):
+            words += item.words
+    return words
+
+
+_ASKS = ("-u", "--undefined", "--require-defined", "-e", "--entry", "-init", "-fini")
+
+
+def wanted_by(items: Iterable[Item]) -> Iterator[str]:
+    """Yield the symbols that the options of a link command ask for, and always `main`."""
+    yield "main"
+    words = [w for i in items for w in ((i.value or "").split(",") if i.role is Role.LINKER else i.words)]
+    for word, following in pairwise([*words, ""]):
+        if word in _ASKS:
+            yield following
+        elif word.startswith(tuple(f"{option}=" for option in _ASKS)):
+            yield word.partition("=")[2]
+        elif word.startswith("-u"):
+            yield word[2:]
+
+
+def soname_of(items: Sequence[Item]) -> str:
+    """Return the soname that a link command sets, or an empty string."""
+    it = iter(linker_words(items))
+    for word in it:
+        if word in ("-soname", "--soname", "-h"):
+            return next(it, "")
+        for lead in ("-soname=", "--soname=", "-h"):
+            if word.startswith(lead) and not word.startswith("-hash"):
+                return word[len(lead) :]
+    return ""
+
+
+def chosen_soname(link: LinkCommand, symbols: Iterable[str]) -> str:
+    """Return the soname of a library whose link sets none. `symbols` are those of its blobs.
+
+    `lib*.so*` is known by its file name. Any other name may occur twice in a process (each Python
+    package may have its `_C.cpython-311-x86_64-linux-gnu.so`), and blobs that call back into their
+    library would reach the one that was loaded first. So the soname gets a tag, computed from two
+    things. One is where the library was built, as far as that does not change from build to build,
+    because keys depend on it. The other is the first symbol, because many projects are built in a
+    directory of the same name.
+    """
+    base = os.path.basename(link.output)
+    if base.startswith("lib"):
+        return base
+    place = os.path.relpath(link.output, link.call.cwd)
+    if place.startswith(os.pardir):  # `pip install --editable` links into a directory of a random name
+        place = base
+    parts = (link.call.cwd, place, min(symbols, default=""))
+    stem, dot_so, rest = base.partition(".so")
+    return f"{stem}-{digest(*map(encode, parts))[:16]}{dot_so}{rest}"
+
+
+def library_name(output: str) -> str:
+    """Return the name by which a library is known: its file name up to `.so`."""
+    base = os.path.basename(output)
+    return base.partition(".so")[0] or base

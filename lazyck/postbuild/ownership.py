@@ -1,0 +1,75 @@
+"""Decides which symbols become stubs and which blobs stay eager, by symbol names alone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lazyck.postbuild.probe.group import Probed
+from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.toolchains.command import CompileCommand
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Holds the decision."""
+
+    lazy: Mapping[CompileCommand, tuple[str, ...]]  # the symbols of each blob that get stubs
+    spare: tuple[CompileCommand, ...]  # the lazy blobs that nothing in the link needs
+    unneeded: Mapping[CompileCommand, Reason]  # the blobs that must be eager
+    doubles: tuple[tuple[str, CompileCommand], ...]  # symbols that a second blob defines: the first in link order owns
+
+
+def assign(
+    offers: Sequence[Probed], undefined: Iterable[str], defined: Iterable[str], strong: Iterable[str] | None = None
+) -> Ownership:
+    """Give each symbol to the first blob among `offers` that defines it, in link order.
+
+    `undefined`, `defined` and `strong` (those of `defined` that are not weak; default: all) come
+    from the real objects. A symbol that a real object defines needs no stub, unless it is weak
+    there and not in a blob: a linker decides alike. All other symbols that a lazy blob defines get
+    a stub, needed or not: other blobs may call them, and the library exports them as it does when
+    it is built ahead of time. A symbol that a blob defines weakly gets a stub only if it is needed.
+
+    A blob of which nothing is needed is lazy too, so that it costs no more than the others. But if
+    a real object also defines one of its functions, the linker decides which of the two wins, and
+    the blob must be a real object.
+    """
+    firm = frozenset().union(*(o.firm for o in offers))
+    taken = set(defined) if strong is None else set(strong) | (set(defined) - firm)
+    wanted = set(undefined) - taken
+    needed = [o for o in offers if not wanted.isdisjoint(o.symbols)]
+    chosen = {o.blob for o in needed}
+    owner: dict[str, CompileCommand] = {}
+    lazy: dict[CompileCommand, list[str]] = {}
+    doubles: list[tuple[str, CompileCommand]] = []
+
+    def own(offer: Probed, symbols: Iterable[str]) -> None:
+        for symbol in symbols:
+            if symbol in taken or (symbol in offer.merged and (symbol in firm or symbol in owner)):
+                continue
+            if owner.setdefault(symbol, offer.blob) == offer.blob:
+                lazy.setdefault(offer.blob, []).append(symbol)
+            else:
+                doubles.append((symbol, offer.blob))
+
+    def rivalled(offer: Probed) -> Reason:
+        return Reason(Kind.RIVALLED, next((s for s in offer.symbols if s in taken or s in owner), ""))
+
+    # Needed blobs come first: a blob that merely defines a symbol too must not take it from one
+    # that stays.
+    for o in needed:
+        own(o, (s for s in dict.fromkeys(o.symbols) if s not in o.weak or s in wanted))
+    spare: list[CompileCommand] = []
+    unneeded: dict[CompileCommand, Reason] = {}
+    for o in offers:
+        if o.blob in chosen:
+            if o.blob not in lazy:  # an earlier blob has all that is needed of it
+                unneeded[o.blob] = rivalled(o)
+            continue
+        always = [s for s in dict.fromkeys(o.symbols) if s not in o.weak]
+        if not any(s in taken or s in owner for s in o.firm):
+            own(o, always)
+        if o.blob in lazy:
+            spare.append(o.blob)
+        else:
+            unneeded[o.blob] = rivalled(o) if always else Reason(Kind.UNNEEDED if o.symbols else Kind.NO_FUNCTION)
+    return Ownership({s: tuple(v) for s, v in lazy.items()}, tuple(spare), unneeded, tuple(doubles))

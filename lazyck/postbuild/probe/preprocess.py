@@ -1,0 +1,269 @@
+"""Splits the result of one host preprocess for all blobs of a group into each blob's own text.
+
+The unit `#include`s every blob by its path. Text belongs to a blob if it stands in the blob's file,
+or in a file that it includes and that has no include guard (`launcher.inc` after `#define HEAD_DIM
+64`). All other text is shared headers.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from lazyck.postbuild.cxx.lexer import IDENTIFIER, without_comments
+from lazyck.postbuild.reasons import Kind, Reason
+
+_MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)')
+_MACRO = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+_DIRECTIVE = re.compile(r"\s*#\s*([a-z_]+)\b\s*(.*)", re.DOTALL)
+DIRECTIVE_LINE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
+_GUARD = re.compile(r"\s*(?:#\s*ifndef\s+(\w+)|#\s*if\s*!\s*defined\s*\(?\s*(\w+)\s*\)?)\s*\n\s*#\s*define\s+(\w+)")
+_MACRO_CALL = re.compile(r"^[ \t]*([A-Za-z_]\w{3,})[ \t]*\(", re.MULTILINE)
+_CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.MULTILINE)  # `if` stands for ifdef and ifndef too
+_PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
+_CODE_SUFFIXES = frozenset(
+    {".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".inc", ".inl", ".ipp", ".tpp", ".def", ".impl", ".in"}
+)
+_SYSTEM = "3"
+
+
+@dataclass
+class Split:
+    """Holds what a preprocessed batch says. `guarded_code` are files of code that only the first of
+    the blobs that include them gets to read, and that blob. `direct` is the text of the shared
+    headers, but the system's, that blobs name themselves, without what these include in turn."""
+
+    texts: dict[str, str] = field(default_factory=dict)  # each blob's own text
+    files: set[str] = field(default_factory=set)  # all files read below the blobs, as the compiler spells them
+    shared: set[str] = field(default_factory=set)  # shared headers that are no system headers
+    owned: dict[tuple[str, int], str] = field(default_factory=dict)  # (file, line) of an `#include` → a blob's file
+    guarded_code: dict[str, str] = field(default_factory=dict)
+    direct: dict[str, str] = field(default_factory=dict)
+
+
+def read_source(path: str | Path) -> str:
+    """Return a file's text, empty if it cannot be read, which the compiler will say better."""
+    try:
+        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+
+
+def place_of(name: str, path: str) -> str:
+    """Return where in a source file a variable is defined, for people. The place is found by the
+    variable's name, or by the name of a macro that it contains."""
+    text, file = read_source(path), os.path.basename(path)
+    plain = IDENTIFIER.findall(name.rpartition("::")[2])[:1] or [name]
+    if m := re.search(rf"\b{re.escape(plain[0])}\b", text):
+        return f"{file}:{text.count(chr(10), 0, m.start()) + 1}"
+    for m in _MACRO_CALL.finditer(text):
+        if m[1] in name:
+            return f"{file}:{text.count(chr(10), 0, m.start(1)) + 1}, {m[1]}"
+    return file
+
+
+@lru_cache(maxsize=65536)
+def is_guarded(path: str) -> bool:
+    """Return whether a second `#include` of this file gives nothing."""
+    text = without_comments(read_source(path)).strip()
+    if _PRAGMA_ONCE.search(text):
+        return True
+    m = _GUARD.match(text)
+    if m is None or (m[1] or m[2]) != m[3]:
+        return False
+    depth = 0
+    for directive in _CONDITIONAL.finditer(text):
+        depth += 1 if directive[1] == "if" else -1
+        if depth == 0:  # the guard's own end: nothing may follow
+            return "\n" not in text[directive.end() :]
+    return False
+
+
+def macros_of(text: str) -> set[str]:
+    """Return the names that the text defines or undefines, also in branches that are not taken."""
+    return set(_MACRO.findall(text)) if "#" in text else set()
+
+
+def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> tuple[str, dict[int, str]]:
+    """Return (unit with all blobs that forgets the `macros` of each, blob per line of it)."""
+    lines: list[str] = []
+    where: dict[int, str] = {}
+    for blob in blobs:
+        names = sorted(macros.get(blob, ()))
+        lines += [f'#pragma push_macro("{n}")' for n in names]
+        lines.append(f'#include "{blob}"')
+        where[len(lines)] = blob
+        lines += [f'#pragma pop_macro("{n}")' for n in names]
+    return "\n".join(lines) + "\n", where
+
+
+_BATCH, _OWN, _SHARED, _DIRECT, _FOREIGN = range(5)
+
+
+def split(
+    batch: Path, blobs: Iterable[str], cwd: str, headers: list[str] | None = None, others: list[str] | None = None
+) -> Split:
+    """Split the preprocessed `batch` by its line markers. Lines of shared headers but the system's
+    are added to `headers`, and all lines but the blobs' own, with the markers, to `others`."""
+    wanted = set(blobs)
+    out = Split()
+    stack: list[tuple[str, int]] = [("", _BATCH)]
+    mode, blob = _BATCH, ""
+    parts: list[str] = []
+    header: list[str] = []
+    with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        for line in lines:
+            m = _MARKER.match(line) if line[0] == "#" else None
+            if others is not None and (m or mode != _OWN):
+                others.append(line)
+            if m is None:
+                if mode == _OWN:
+                    parts.append(line)
+                elif mode == _DIRECT:
+                    header.append(line)
+                if headers is not None and mode in (_SHARED, _DIRECT):
+                    headers.append(line)
+                continue
+            flags = m[3].split()
+            if "1" in flags:
+                path = m[2].replace("\\\\", "\\").replace('\\"', '"')
+                mode = _enter(out, stack, path, flags, wanted, blob, cwd)
+                if stack[-1][1] == _BATCH and mode == _OWN:
+                    blob, parts = path, []
+                if mode == _DIRECT:
+                    header = []
+                stack.append((path, mode))
+            elif "2" in flags and len(stack) > 1:
+                left, left_mode = stack.pop()
+                above, mode = stack[-1]
+                if mode == _BATCH and left_mode == _OWN:
+                    out.texts[left] = out.texts.get(left, "") + "".join(parts)
+                    blob, parts = "", []
+                elif left_mode == _DIRECT:
+                    out.direct[os.path.join(cwd, left)] = "".join(header)
+                elif left_mode == _OWN:
+                    out.owned[above, int(m[1]) - 1] = left
+    if blob:
+        out.texts[blob] = "".join(parts)
+    return out
+
+
+def _enter(
+    out: Split, stack: list[tuple[str, int]], path: str, flags: list[str], wanted: set[str], blob: str, cwd: str
+) -> int:
+    parent = stack[-1][1]
+    if parent == _BATCH and path in wanted:
+        return _OWN
+    if path.startswith("<"):
+        return _FOREIGN
+    full = os.path.join(cwd, path)
+    # A system header without guard, such as <assert.h>, is meant to be read again and again.
+    is_code = os.path.splitext(full)[1] in _CODE_SUFFIXES
+    if parent == _OWN and (is_code or (_SYSTEM not in flags and not is_guarded(full))):
+        if is_guarded(full):
+            out.guarded_code[full] = blob
+        out.files.add(full)
+        return _OWN
+    out.files.add(full)
+    if _SYSTEM in flags:
+        return _FOREIGN
+    out.shared.add(full)
+    return _DIRECT if parent == _OWN else _SHARED
+
+
+# -- directives ----------------------------------------------------------------------------------
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (number of the last physical line, text) of each line, with continued lines joined."""
+    pending = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.endswith("\\"):
+            pending += line[:-1] + " "
+            continue
+        yield number, pending + line
+        pending = ""
+
+
+def skeleton(path: str, owned: Mapping[tuple[str, int], str], depth: int = 0) -> str:
+    """Return the file's directives alone, in order. Compiling them reads the same shared headers
+    under the same macros: owned includes are replaced by their own skeleton, and quoted names next
+    to the file are made absolute."""
+    out: list[str] = []
+    if depth > 50:
+        return ""
+    for number, line in _logical_lines(without_comments(read_source(path))):
+        m = _DIRECTIVE.match(line)
+        if m is None:
+            continue
+        word, rest = m[1], m[2].strip()
+        if word in ("include", "include_next", "import"):
+            inner = owned.get((path, number))
+            if inner is not None:
+                out.append(skeleton(inner, owned, depth + 1))
+                continue
+            if rest.startswith('"'):
+                beside = os.path.join(os.path.dirname(path), rest[1:].partition('"')[0])
+                if Path(beside).exists():
+                    line = f'#{word} "{beside}"'
+        elif word == "pragma":
+            if not rest.startswith(("push_macro", "pop_macro")):
+                continue
+        elif word in ("error", "warning", "line", "ident"):
+            continue
+        out.append(line.strip())
+    return "\n".join(out)
+
+
+def mentioned(names: set[str], files: Iterable[str]) -> set[str]:
+    """Return those of `names` that occur in any of the files."""
+    found: set[str] = set()
+    for path in files:
+        if names - found:
+            found |= (names - found).intersection(IDENTIFIER.findall(read_source(path)))
+    return found
+
+
+def signature(skeleton_text: str, names: set[str]) -> str:
+    """Return the part of a blob's directives that can change how shared headers read: all once they
+    touch one of `names`, without definitions of macros that headers do not know."""
+    if not names or not names.intersection(IDENTIFIER.findall(skeleton_text)):
+        return ""
+    lines = []
+    for line in skeleton_text.split("\n"):
+        m = _MACRO.match(line)
+        if m is None or m[1] in names:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+# -- what binds a source to its very library: a blob's code runs in one of its own ----------------
+
+_SECTION = re.compile(r'\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"')
+_BOUNDS = re.compile(r"\b__(?:start|stop)_([A-Za-z_]\w*)")
+_NEXT = re.compile(r"\bdlv?sym\s*\(\s*\(?\s*\(\s*void\s*\*\s*\)\s*-\s*1")
+_DLADDR = re.compile(r"\bdladdr1?\s*\(")
+_MANAGED = re.compile(r"\(\(\s*(?:__)?managed(?:__)?\s*\)\)")
+
+
+def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
+    """Return why a blob with this preprocessed text of its own must be compiled eagerly, or None.
+    `takes_late_managed` is explained at `Toolchain`."""
+    if not takes_late_managed and declares_managed(text):
+        return Reason(Kind.MANAGED)
+    if "section" in text and (m := _SECTION.search(text)):
+        return Reason(Kind.SECTION, f"{m[1]}, by way of __start_{m[1]}")
+    if m := _BOUNDS.search(text):
+        return Reason(Kind.SECTION_BOUNDS, m[0])
+    if "dl" in text and _NEXT.search(text):
+        return Reason(Kind.RTLD_NEXT)
+    if "dladdr" in text and _DLADDR.search(text):
+        return Reason(Kind.DLADDR)
+    return None
+
+
+def declares_managed(text: str) -> int:
+    """Return how many managed variables a preprocessed text declares."""
+    return sum(1 for _ in _MANAGED.finditer(text)) if "managed" in text else 0

@@ -1,0 +1,197 @@
+"""Reads a blob's real host-only object: its functions, and whether it must be compiled eagerly."""
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+
+from lazyck.postbuild.cxx import demangle
+from lazyck.postbuild.cxx.mangled import template_of
+from lazyck.postbuild.cxx.uses import Instances
+from lazyck.postbuild.objects import kernels, vtables
+from lazyck.postbuild.objects.elf import ElfImage, Symbol, asked_for
+from lazyck.postbuild.objects.vtables import is_of_class
+from lazyck.postbuild.probe.group import Answer
+from lazyck.postbuild.probe.preprocess import place_of
+from lazyck.postbuild.reasons import Kind, Reason
+
+# This is data that toolchains add to every object with kernels.
+_TOOLCHAIN_DATA = re.compile(r"__hip_(gpubin_handle|cuid|fatbin|module)|__cuda|__fatbin|__NV_|_ZL\d+__(nv|cuda)")
+# Start-up code runs through these functions. They are looked into, not held against the blob.
+START_UP = re.compile(
+    r"_GLOBAL__(sub_)?I_|__cxx_global_var_init|__cxx_global_array_|_Z\d+__static_initialization_and_destruction_0"
+)
+# Start-up code of every file may refer to these: the toolchain's registration and <iostream>.
+HARMLESS = re.compile(
+    r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|__(hip|cuda)|_ZL\d+__(cuda|nv|sti____cuda)|"
+    r"\.L|__fatbin|_GLOBAL_OFFSET_TABLE_|__device_stub__|_ZZL?\d+__(nv|cuda)|__nv"
+)
+# nvcc 12 makes kernels of unnamed namespaces global, under a name that holds a digest of the file's
+# name.
+_UNNAMED = re.compile(r"\d_GLOBAL__N_")
+_REGISTERS_MANAGED = "__hipRegisterManagedVar"
+_NO_INSTANCES = Instances()
+_UNDEFINED, _RESERVED = 0, 0xFF00
+
+
+def defines(data: Sequence[str]) -> Reason:
+    """Return why a blob that defines `data` is eager: a slot can stand for a function only, and
+    other files may use these."""
+    variables = [name for name in data if not is_of_class(name)]
+    if variables:
+        return Reason(Kind.DATA, ", ".join(variables[:3]))
+    of_classes = list(dict.fromkeys(map(vtables.class_of, data)))
+    return Reason(Kind.VTABLE, ", ".join(of_classes[:3]))
+
+
+def judge(
+    image: ElfImage,
+    source: str,
+    suspects: tuple[str, ...] = (),
+    *,
+    own_initializers: bool,
+    own: Instances = _NO_INSTANCES,
+) -> Answer:
+    """Judge the blob of `source` by its object. `own_initializers` is true if code that runs at
+    load would be the blob's own rather than its headers'. `suspects` are the variables that may be
+    behind such code. `own` is what the blob's text instantiates."""
+    table = image.symbols()
+    symbols, unreachable, data = (list[str]() for _ in range(3))
+    weak, private, merged, weak_data = (set[str]() for _ in range(4))
+    known = kernels.find(table)
+    handles = known.names()
+    unreachable += [s.name for s in table if s.name in handles and (s.hidden or s.binding == "LOCAL")]
+    weak |= {handle for handle in handles if template_of(handle) and not own.holds(handle)}
+    for s in table:
+        if s.name == _REGISTERS_MANAGED:
+            return Answer(eager=Reason(Kind.MANAGED))
+        if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
+            continue
+        if s.name in handles or s.name in known.by_nvcc:
+            continue
+        if "@" in s.name:
+            return Answer(eager=Reason(Kind.VERSIONED, s.name))
+        if s.type == "NOTYPE" and s.section < _RESERVED and image.sections[s.section].name.startswith(".text"):
+            return Answer(eager=Reason(Kind.UNTYPED, s.name))
+        if s.type in ("FUNC", "IFUNC"):
+            if _UNNAMED.search(s.name):
+                continue
+            (unreachable if s.hidden else symbols).append(s.name)
+            if s.visibility == "protected":
+                private.add(s.name)
+            if s.binding == "WEAK":
+                # A function with several versions stands in a group too, without being inline.
+                is_inline = s.section in image.merged_sections and s.type == "FUNC" and not own.holds(s.name)
+                (weak if is_inline else merged).add(s.name)
+        elif not _TOOLCHAIN_DATA.match(s.name):
+            if s.section not in image.merged_sections or own.holds_data(s.name):
+                data.append(s.name)
+            elif not s.hidden:
+                weak_data.add(s.name)
+    data += vtables.with_key_functions(image, table)
+    if data:
+        return Answer(eager=defines(data))
+    if own_initializers:
+        called, variables = _initializer_calls(image, table)
+        if called:
+            shown = demangle.readable_lines((suspects or variables or called)[:3])
+            return Answer(eager=Reason(Kind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
+    return Answer(
+        tuple(symbols),
+        tuple(unreachable),
+        weak=frozenset(weak),
+        needs=asked_for(table),
+        merged=frozenset(merged),
+        weak_data=frozenset(weak_data),
+        private=frozenset(private),
+        kernels=tuple(sorted(handles)),
+        aliases=_aliases(table, frozenset(symbols) - weak),
+    )
+
+
+def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
+    """Return those of `functions` that are aliases, each followed by the first of its names."""
+    first: dict[tuple[int, int], str] = {}
+    found: list[str] = []
+    for s in table:
+        if s.type == "FUNC" and s.size and s.name in functions:
+            target = first.setdefault((s.section, s.value), s.name)
+            found += [s.name, target] if target != s.name else []
+    return tuple(found)
+
+
+def _x86_64_calls(code: bytes) -> Iterator[int]:
+    """Yield where the calls in `code` lead to, counted from its start. This covers `call`, and the
+    jumps that tail calls are. It may yield some that are no calls."""
+    for i, byte in enumerate(code):
+        is_conditional = byte & 0xF0 == 0x80 and i > 0 and code[i - 1] == 0x0F
+        width = 4 if byte in (0xE8, 0xE9) or is_conditional else 1 if byte == 0xEB else 0
+        if width and i + width < len(code):
+            yield i + 1 + width + int.from_bytes(code[i + 1 : i + 1 + width], "little", signed=True)
+
+
+def _aarch64_calls(code: bytes) -> Iterator[int]:
+    """Yield where the calls in `code` lead to, counted from its start. This covers `bl`, and `b`,
+    which a tail call is: both have 26 bits that count instructions."""
+    for i, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) & ~3])):
+        if word & 0x7C000000 == 0x14000000:
+            distance = word & 0x3FFFFFF
+            yield 4 * (i + distance - (distance >> 25 << 26))
+
+
+_CALLS = {"x86_64": _x86_64_calls, "aarch64": _aarch64_calls}
+
+
+def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str], list[str]]:
+    """Return the names that the object's start-up and tear-down code refers to, apart from what
+    every object's does, and the object's own variables among these, which this code is about."""
+    functions: dict[int, list[Symbol]] = {}
+    for s in table:
+        if s.type == "FUNC" and s.section not in (_UNDEFINED,) and s.section < len(image.sections):
+            functions.setdefault(s.section, []).append(s)
+
+    def function_at(section: int, offset: int) -> Symbol | None:
+        return next((f for f in functions.get(section, ()) if f.value <= offset < f.value + max(f.size, 1)), None)
+
+    def targets(section: int, low: int, high: int) -> list[tuple[Symbol, int]]:
+        return [(table[s], a) for o, s, a in image.relocations(section) if low <= o < high]
+
+    def local_calls(f: Symbol) -> list[tuple[Symbol, int]]:
+        # The assembler resolves calls within a section by itself and leaves no relocation.
+        code = image.content(image.sections[f.section])[f.value : f.value + f.size]
+        starts = {g.value: g for g in functions[f.section]}
+        return [(starts[f.value + at], 0) for at in _CALLS[image.machine](code) if f.value + at in starts]
+
+    def variable_at(section: int, offset: int) -> str:
+        own = (s for s in table if s.section == section and s.type in ("OBJECT", "TLS") and s.binding == "LOCAL")
+        return next((s.name for s in own if s.value <= offset < s.value + s.size), "")
+
+    found: dict[str, None] = {}
+    variables: dict[str, None] = {}
+    todo: list[tuple[Symbol, int]] = []
+    for i, section in enumerate(image.sections):
+        if re.match(r"\.(init_array|fini_array|ctors|dtors|preinit_array)\b", section.name):
+            todo += targets(i, 0, section.size)
+    seen: set[tuple[int, int]] = set()
+    todo += [(f, 0) for f in table if f.type == "FUNC" and f.section != _UNDEFINED and START_UP.match(f.name)]
+    while todo:
+        target, addend = todo.pop()
+        where = target
+        if target.type == "SECTION":
+            inside = function_at(target.section, addend)
+            if inside is None:
+                # If no function is there, the target is a variable, which is not held against the
+                # blob. But x86-64's call through .text + addend is off by the width of its operand.
+                inside = function_at(target.section, addend + 4) if image.machine == "x86_64" else None
+            if inside is None:
+                variables[variable_at(target.section, addend + 4 * (image.machine == "x86_64"))] = None
+                continue
+            where = inside
+        if where.type == "FUNC" and where.section != _UNDEFINED and START_UP.match(where.name):
+            if (where.section, where.value) not in seen:
+                seen.add((where.section, where.value))
+                todo += targets(where.section, where.value, where.value + where.size) + local_calls(where)
+        elif where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL":
+            variables[where.name] = None
+        elif not HARMLESS.match(where.name):
+            found[where.name] = None
+    return list(found), [v for v in variables if v and not HARMLESS.match(v)]

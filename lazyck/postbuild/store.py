@@ -1,0 +1,91 @@
+"""Keeps in the tmp dir, by content, what compiling taught about blobs, for all links of a build and
+the next build. Links of one build run in parallel, and two may write one file. So files appear
+whole, by a rename, and losing is success. What is gone or damaged is found out by a compiler again.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from lazyck.files import write_atomic
+
+_MOST_ANSWERS = 100_000  # of one group; the answers that were learnt first are dropped first
+_UNUSED = 14 * 24 * 3600  # seconds after which an object that no link took is deleted
+
+
+class Store:
+    """Stores answers about blobs, one file per group, and objects, one file each."""
+
+    def __init__(self, root: Path) -> None:
+        self._answers, self._objects, self._locks = root / "answers", root / "objects", root / "locks"
+
+    def answers(self, group: str) -> dict[str, Any]:
+        """Return all that is known of the blobs of `group`, by key."""
+        try:
+            found = json.loads((self._answers / f"{group}.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def keep_answers(self, group: str, learnt: Mapping[str, Any]) -> None:
+        """Add what was `learnt` of a `group`. What another link writes meanwhile may be lost."""
+        if learnt:
+            merged = {k: v for k, v in self.answers(group).items() if k not in learnt} | dict(learnt)
+            kept = dict(list(merged.items())[-_MOST_ANSWERS:])
+            with contextlib.suppress(OSError):
+                write_atomic(self._answers / f"{group}.json", json.dumps(kept).encode())
+
+    @contextlib.contextmanager
+    def turns(self, names: Iterable[str]) -> Iterator[None]:
+        """Hold the locks `names`. If several links in parallel would find out one thing, one of
+        them does and the others wait for it. If the file system has no locks, all do."""
+        with contextlib.ExitStack() as held:
+            # Locks are taken in sorted order, so that no two links wait for each other. There are
+            # few lock files, since nobody can delete them safely.
+            for name in sorted({name[:3] for name in names}):
+                with contextlib.suppress(OSError):
+                    self._locks.mkdir(parents=True, exist_ok=True)
+                    lock = held.enter_context((self._locks / name).open("wb"))
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def take_object(self, key: str, target: Path) -> bool:
+        """Put a copy of the object `key` at `target`. Return False if there is none."""
+        found = self._objects / f"{key}.o"
+        try:
+            shutil.copyfile(found, target)
+            os.utime(found)
+        except OSError:
+            return False
+        return True
+
+    def keep_object(self, key: str, made: Path) -> None:
+        """Keep a copy of the object `made`."""
+        with contextlib.suppress(OSError):
+            write_atomic(self._objects / f"{key}.o", made.read_bytes())
+
+    def tidy(self) -> None:
+        """Delete objects that no link has taken for long."""
+        oldest = time.time() - _UNUSED
+        for path in self._objects.glob("*.o"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+
+@lru_cache(maxsize=1)
+def code_version() -> str:
+    """Return a digest of lazyck's own code that decides: others' answers are not trusted."""
+    code = hashlib.sha256()
+    for directory in (Path(__file__).parent, Path(__file__).parent.parent / "toolchains"):
+        for path in sorted(directory.rglob("*.py")):
+            code.update(path.read_bytes())
+    return code.hexdigest()

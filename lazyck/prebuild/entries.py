@@ -1,0 +1,242 @@
+"""Find the entries that blobs have, or would have, in a cache. The runtime's own code tells, by way
+of `lazyck-rt`."""
+
+import contextlib
+import json
+import platform
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lazyck import abi, proc
+from lazyck.directory import Directory, find_root
+from lazyck.errors import FormatError, ToolchainError
+from lazyck.files import private_directory, write_atomic
+from lazyck.formats.layout import Place, log_of, root_of, split_leaf
+from lazyck.formats.manifest import BlobRecord, Recipe
+from lazyck.prebuild.blob_names import Selection, part_of
+from lazyck.runtime.objects import build_tool, shipped_tool
+from lazyck.settings.environment import runtime_source, tools_dir
+from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
+from lazyck.toolchains.base import compiler_identity
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One blob for one set of archs: where it is, or would be, in the cache. `archs` are those that
+    make this entry (empty: it depends on none). Any cache, local or remote, has the entry under
+    `key` and `place` (below `v1/`)."""
+
+    name: str
+    archs: tuple[str, ...]
+    shown_arch: str
+    path: Path
+    cached: bool
+    key: str = ""
+    place: str = ""
+
+    @property
+    def root(self) -> Path:
+        """Return the cache that the entry is in."""
+        return root_of(self.path)
+
+    @property
+    def relative(self) -> Path:
+        """Return the entry's place in any cache: `v1/...`."""
+        return self.path.relative_to(self.root)
+
+    @property
+    def cost_key(self) -> tuple[str, str, str]:
+        """Return library, blob and archs as `lazyck.history.costs` has them."""
+        return Place.of(self.path).cost_key
+
+    @property
+    def log(self) -> Path:
+        """Return the path of what the compiler printed, which exists after a failure too."""
+        return log_of(self.path)
+
+
+def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return the sets of archs to compile for, one entry each: those asked for; or else
+    `LAZYCK_ARCHS`, as the runtime takes it; or else each arch of the build, since a job's GPU is
+    one of them. Raises `UsageError` for a bad name."""
+    if gpu_archs:
+        used = [by_name(name) for name in dict.fromkeys(r.toolchain for r in selection.manifest.recipes)]
+        found = [f for t in used if (f := t.find(env)) is not None] if "native" in gpu_archs else []
+        _, archs = parse_archs(resolve_native(gpu_archs, found, env), used)
+        return [(arch,) for arch in archs]
+    if env.get(abi.ENV_ARCHS) or not selection.manifest.archs:
+        return [()]
+    return [(a,) for a in selection.manifest.archs]
+
+
+def tool(env: Mapping[str, str]) -> Path:
+    """Return the executable `lazyck-rt`, which is compiled if it does not exist yet. On a machine
+    without a compiler it is the one that came with lazyck's wheel. Raises `ToolchainError`."""
+    out = private_directory(tools_dir(env))
+    try:
+        # It is for this machine, whatever the library is for: CXX may name a cross compiler.
+        compiler = HOST.find_for(platform.machine(), env)
+    except ToolchainError:
+        if found := shipped_tool(out):
+            return found
+        raise
+    return build_tool(out, compiler, runtime_source())
+
+
+def entries(
+    rt: Path, manifest_file: Path, selection: Selection, archs: tuple[str, ...], env: Mapping[str, str]
+) -> list[Entry]:
+    """Return what the cache has of the blobs, for one set of archs. Cached entries are whole."""
+    names = [b.name for b in selection.blobs]
+    return status(rt, manifest_file, names, archs, env) if names else []
+
+
+def status(
+    rt: Path, manifest_file: Path, names: Collection[str], archs: Sequence[str], env: Mapping[str, str]
+) -> list[Entry]:
+    """Return what the cache has of the blobs and kernels of these names."""
+    found = []
+    for r in _rows("status", rt, manifest_file, names, archs, env):
+        own = () if r["arch"] == "any" else tuple(r["arch"].split("+"))
+        found.append(Entry(r["name"], own, r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"]))
+    return found
+
+
+def _rows(
+    verb: str, rt: Path, manifest_file: Path, names: Collection[str], archs: Sequence[str], env: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of JSON that `lazyck-rt` prints about these blobs."""
+    if broken := [n for n in names if not n or "\n" in n]:
+        raise FormatError(
+            f"{manifest_file}: the blob name '{broken[0]}' is empty or has a line break",
+            "the manifest is damaged, or not written by lazyck",
+        )
+    with listed(names) as words:
+        out = proc.check("reading the cache", rt_words(rt, verb, manifest_file, archs, *words), env=env).stdout
+    yield from map(json.loads, out.splitlines())
+
+
+def known_kernels(
+    rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
+) -> Iterator[tuple[str, BlobRecord]]:
+    """Yield the kernels of the selected blobs, each with its blob's name, as far as the blobs' host
+    units are cached."""
+    blobs = {b.name: b for b in selection.blobs if b.units}
+    for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
+        for row in _rows("kernels", rt, manifest_file, blobs, archs, env):
+            yield row["blob"], replace(part_of(blobs[row["blob"]], row["name"]), symbols=(row["symbol"],))
+
+
+def all_entries(
+    rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
+) -> list[Entry]:
+    """Return `entries` for every set of archs that `gpu_archs` means. A host blob, whose entry does
+    not depend on these archs, is there once."""
+    found: dict[Path, Entry] = {}
+    for archs in arch_sets(selection, gpu_archs, env):
+        for entry in entries(rt, manifest_file, selection, archs, env):
+            found.setdefault(entry.path, entry)
+    return list(found.values())
+
+
+def make_room(entry: Entry) -> None:
+    """Make the directories of an entry. The runtime refuses those that others can write to."""
+    entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in reversed(entry.path.parents[:3]):
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def keep_log(entry: Entry, text: str) -> str:
+    """Write what a compiler printed elsewhere where a local build would have it. Return the path,
+    or an empty string if it printed nothing."""
+    if not text:
+        return ""
+    write_atomic(entry.log, text.encode(errors="surrogateescape"), 0o600)
+    return str(entry.log)
+
+
+@contextlib.contextmanager
+def listed(lines: Iterable[str], option: str = "--blob-list") -> Iterator[list[str]]:
+    """Yield words of a `lazyck-rt` command that give it many values of `option`, such as names of
+    blobs, in a file."""
+    with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
+        f.write("".join(f"{line}\n" for line in lines))
+        f.flush()
+        yield [option, f.name]
+
+
+def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str], *more: str) -> list[str]:
+    """Return a `lazyck-rt` command about blobs of a library."""
+    words = [str(rt), verb, "--from", str(manifest_file.absolute())]
+    return [*words, *(w for arch in archs for w in ("--arch", arch)), *more]
+
+
+def cached_archs(entry: Entry) -> dict[str, Path]:
+    """Map archs, as directories name them, to this entry for them, made by the same toolchain with
+    the same extra key."""
+    build = Place.of(entry.path).build
+    found = {}
+    for leaf in _leaves_beside(entry):
+        archs, other = split_leaf(leaf.path.name)
+        if other == build and leaf.has_file(entry.path.name):
+            found[archs] = leaf.path / entry.path.name
+    return found
+
+
+def _leaves_beside(entry: Entry) -> Iterator[Directory]:
+    """Yield the directories with entries of its library, each open until the next. Raises
+    `RefusedError` if the cache is refused. Refused directories below it are passed over."""
+    root = find_root(entry.root)
+    if root is None:
+        return
+    with contextlib.ExitStack() as stack:
+        at: Directory | None = stack.enter_context(root)
+        for name in entry.relative.parts[:2]:
+            at = at.find(name) if at else None
+            if at is not None:
+                stack.enter_context(at)
+        if at is not None:
+            yield from at.directories()
+
+
+def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> int:
+    """Remove the entries of the selected blobs, with all their files beside them, and return how
+    many there were.
+
+    A job that has an entry loaded keeps it: the file is unlinked, not written to.
+    """
+    rt = tool(env)
+    wanted = {abi.archs_in_name(a) for s in arch_sets(selection, gpu_archs, env) for a in s} if gpu_archs else set()
+    removed = 0
+    for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
+        # Entries of all toolchains are removed, since the blob is to go.
+        for leaf in _leaves_beside(entry):
+            if wanted and split_leaf(leaf.path.name)[0] not in wanted:
+                continue
+            removed += leaf.remove(entry.path.name)
+            leaf.remove(entry.log.name)
+            for name in leaf.names():  # notes of checks, quarantined copies
+                if name.startswith(f"{entry.path.name}."):
+                    leaf.remove(name)
+    return removed
+
+
+def local_compiler(recipe: Recipe, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the compiler that a recipe runs here, and its identity, as keys have it. Raises
+    `ToolchainError`, for example if its toolchain's home is not there."""
+    home = recipe.home
+    if home and not Path(home).is_dir():
+        homes = (env.get(name, "") for name in recipe.home_env)
+        home = next((h for h in homes if h and Path(h).is_dir()), "")
+        if not home:
+            raise ToolchainError(f"no {recipe.toolchain} toolchain: {recipe.home} is not there")
+    words = recipe.compiler_words
+    words = words[: words.index(abi.PH_ARCHS)] if abi.PH_ARCHS in words[1:] else words[:1]
+    words = tuple(w.replace(abi.PH_TOOLCHAIN, home) for w in words)
+    own = {k: v for k, v in env.items() if k not in recipe.drop_env}
+    # The compiler does not need the bundle to say what it is.
+    own |= {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env if abi.PH_ROOT not in v}
+    return words[0], compiler_identity(words, own)

@@ -1,0 +1,89 @@
+"""List which blobs there are, and for which archs they are cached (`lazyck prebuild list`)."""
+
+import fnmatch
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck.abi import archs_in_name
+from lazyck.formats.manifest import BlobRecord
+from lazyck.prebuild.blob_names import Selection
+from lazyck.prebuild.entries import all_entries, arch_sets, cached_archs, entries, known_kernels, tool
+from lazyck.visible import visible
+
+FORMATS = ("text", "json", "blob-list")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A blob, its cached entries by archs, and whether it has all that was asked for (or any, if
+    nothing was)."""
+
+    blob: BlobRecord
+    entries: Mapping[str, Path]
+    is_cached: bool
+
+
+def matching(selection: Selection, pattern: str) -> Selection:
+    """Return the blobs whose name or source matches the shell pattern; all, if it is empty."""
+    if not pattern:
+        return selection
+    fits = [b for b in selection.blobs if any(fnmatch.fnmatchcase(t, pattern) for t in (b.name, b.source))]
+    return Selection(selection.manifest, tuple(fits))
+
+
+def by_kernel(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> Selection:
+    """Return the selection with kernels in place of the blobs whose cached host units tell which
+    kernels there are."""
+    found: dict[str, dict[str, BlobRecord]] = {}
+    for blob, kernel in known_kernels(tool(env), manifest_file, selection, gpu_archs, env):
+        found.setdefault(blob, {})[kernel.name] = kernel
+    rows = [row for b in selection.blobs for row in found.get(b.name, {b.name: b}).values()]
+    return Selection(selection.manifest, tuple(rows))
+
+
+def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[Row]:
+    """Return a row for each selected blob."""
+    rt = tool(env)
+    have: dict[str, dict[str, Path]] = {b.name: {} for b in selection.blobs}
+    whole = dict.fromkeys(have, True)
+    if gpu_archs:
+        for entry in all_entries(rt, manifest_file, selection, gpu_archs, env):
+            whole[entry.name] &= entry.cached
+            if entry.cached:
+                have[entry.name][archs_in_name(entry.shown_arch)] = entry.path
+    else:
+        for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
+            have[entry.name] = cached_archs(entry)
+            if entry.cached:  # it may lie elsewhere than new entries would
+                have[entry.name].setdefault(archs_in_name(entry.shown_arch), entry.path)
+            whole[entry.name] = bool(have[entry.name])
+    return [Row(b, have[b.name], whole[b.name]) for b in selection.blobs]
+
+
+def render(rows: Sequence[Row], form: str, readable: Mapping[str, str]) -> str:
+    """Render lines `name <tab> archs or -` (and a tab and the kernel), names alone (a --blob-list),
+    or JSON.
+
+    `readable` maps kernels' symbols to the form that people read.
+    """
+
+    def kernel_of(row: Row) -> str:
+        return readable.get(row.blob.symbols[0], row.blob.symbols[0])
+
+    if form == "json":
+        listed = [
+            {"name": r.blob.name, "source": r.blob.source, "cached": r.is_cached, "symbols": len(r.blob.symbols),
+             **({"kernel": kernel_of(r)} if r.blob.is_kernel else {}),
+             "entries": {arch: str(path) for arch, path in sorted(r.entries.items())}}
+            for r in rows
+        ]  # fmt: skip
+        return json.dumps(listed, indent=1) + "\n"
+    if form == "blob-list":
+        return "".join(f"{r.blob.name}\n" for r in rows)
+    lines = []
+    for row in rows:
+        kernel = f"\t{visible(kernel_of(row))}" if row.blob.is_kernel else ""
+        lines.append(f"{visible(row.blob.name)}\t{visible(' '.join(sorted(row.entries))) or '-'}{kernel}\n")
+    return "".join(lines)

@@ -1,0 +1,159 @@
+"""Have one entry compiled by what LAZYCK_REMOTE_COMPILE names, for a library that waits for it."""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazyck import abi
+from lazyck.errors import LazyckError
+from lazyck.history.costs import keep_guess, read_last
+from lazyck.postbuild.objects.embedded import read_manifest
+from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.plan import Job, Plan
+from lazyck.prebuild.progress import State
+from lazyck.prebuild.run import Request, build_on
+from lazyck.quantities import show_seconds
+from lazyck.remote.down import ALL, Memory
+from lazyck.remote.entry_name import EntryName
+from lazyck.remote.helper import FETCHED, Caller
+from lazyck.remote.tiers import read_times
+
+COMPILER_LOG = "compiler.log"
+_CACHE = "cache"
+_FIRST_WORD, _NEXT_WORD = 2.0, 30.0  # seconds of waiting until a line says so
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a library waits for. `expected` is the seconds that its compile took before, or 0, and
+    `patience` how many seconds to wait for the service."""
+
+    entry: EntryName
+    cache: Path
+    library: Path
+    blob: str
+    archs: tuple[str, ...]
+    expected: float
+    patience: float
+
+
+class _TooLateError(LazyckError):
+    """The service took longer than the caller waits."""
+
+
+class _Relay:
+    """Tell the caller what happens, and end the work once nobody waits for it."""
+
+    def __init__(self, caller: Caller, wanted: Wanted, label: str) -> None:
+        self._caller, self._wanted, self._label = caller, wanted, label
+        self._began = time.monotonic()
+        self._next_word = self._began + _FIRST_WORD
+
+    def ended(self, state: State, number: int, error: str) -> None:
+        """Do nothing: the outcome tells it."""
+
+    def show(self, state: State, now: float, used_kib: int) -> None:
+        """Say now and then that the work goes on. Raises `CallerGone` and `_TooLateError`."""
+        self._caller.check()
+        waited = now - self._began
+        if waited > self._wanted.patience:
+            raise _TooLateError(
+                f"{self._label}: no entry within {self._wanted.patience:.0f} s ({abi.ENV_LOCK_TIMEOUT})"
+            )
+        if now < self._next_word:
+            return
+        self._next_word = now + _NEXT_WORD
+        what = "is compiling" if state.running else "has queued"
+        about = f", which took {show_seconds(self._wanted.expected)} before" if self._wanted.expected else ""
+        self._caller.say("note", "info", f"{self._label} {what} {self._wanted.blob}{about} ({waited:.0f} s so far)")
+
+    def note(self, line: str) -> None:
+        """Pass a line on."""
+        self._caller.say("note", "info", line.removeprefix("lazyck: "))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) -> None:
+    """Have the entry compiled, and hand it to the caller. Raises `CallerGone`."""
+    executor = env.get(abi.ENV_REMOTE_COMPILE, "")
+    label = executor.partition("|")[0]
+    memory = Memory(wanted.cache, read_times(env))
+    if why := memory.why(label, ALL):
+        caller.say("skipped", f"{label}: {why}")
+        caller.say("miss")
+        return
+    began = time.monotonic()
+    place = Path.cwd() / _CACHE
+    entry = Entry(
+        wanted.blob, wanted.archs, wanted.entry.place.archs, place / abi.CACHE_VERSION / wanted.entry.name, False,
+        wanted.entry.key_id, wanted.entry.name,
+    )  # fmt: skip
+    plan = Plan((entry,), (Job(entry, wanted.expected or None),))
+    try:
+        manifest = read_manifest(wanted.library)
+        request = Request(wanted.library, manifest, plan, env, _Relay(caller, wanted, label))
+        outcome = build_on(executor, request, named_by=abi.ENV_REMOTE_COMPILE, jobs=1)
+        failure = next(iter(outcome.failures), None)
+        if failure and not failure.log:
+            raise LazyckError(f"{label}: {failure.error}")
+    except LazyckError as e:
+        if not isinstance(e, _TooLateError):
+            memory.note(label, ALL, e.message.removeprefix(f"{label}: "), time.monotonic() - began)
+        caller.say("skipped", e.render().replace("\n", ";"))
+        caller.say("miss")
+        return
+    if failure:
+        shutil.move(failure.log, COMPILER_LOG)
+        caller.say("failed", "final" if failure.is_final else "passing", failure.error)
+    else:
+        _hand_over(entry, wanted, label, caller)
+
+
+def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        entry.log.rename(COMPILER_LOG)
+    entry.path.chmod(0o600)
+    size = entry.path.stat().st_size
+    entry.path.rename(FETCHED)
+    caller.say("hit", label, str(size))
+    word, _ = caller.hear()
+    if word != "kept":
+        caller.say("miss")
+        return
+    key = wanted.entry.place.cost_key
+    with contextlib.suppress(OSError, LazyckError):
+        if took := read_last(entry.root, *key):
+            keep_guess(wanted.cache, *key, *took)  # for the caller's next compile
+
+
+def parse(words: Sequence[str]) -> Wanted:
+    """Parse the words that follow `compile`. Raises `LazyckError`."""
+    given: dict[str, str] = {}
+    archs: list[str] = []
+    rest = list(words)
+    while rest and rest[0] != "--":
+        name, value = rest.pop(0), rest.pop(0) if rest else ""
+        if name == "--arch":
+            archs.append(value)
+        else:
+            given[name] = value
+    try:
+        if set(given) != {"--key", "--name", "--cache", "--expect", "--wait", "--from"} or len(rest) != 2:
+            raise LazyckError(_USAGE)
+        return Wanted(
+            EntryName(given["--key"], given["--name"]), Path(given["--cache"]), Path(given["--from"]), rest[1],
+            tuple(archs), float(given["--expect"]), max(float(given["--wait"]), 0.0),
+        )  # fmt: skip
+    except ValueError as e:
+        raise LazyckError(_USAGE) from e
+
+
+_USAGE = (
+    "usage: lazyck-remote compile --key KEY --name NAME --cache DIR --expect SECONDS --wait SECONDS --from LIBRARY"
+    " [--arch ARCH]... -- BLOB"
+)

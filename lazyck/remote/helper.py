@@ -1,0 +1,313 @@
+"""`lazyck-remote entry`, which a lazy library starts on a local miss if LAZYCK_REMOTE is set.
+It is not for users. (`lazyck-remote compile` is in lazyck/commands/remote_program.py.)
+
+    lazyck-remote entry --key <32 hex> --name <path below v1/> --cache <cache>
+                        [--wait SECONDS] [--only-fetch]
+
+It goes on in a process of its own, which has begun when the first process ends. It works in the
+working directory, which is the caller's for this one entry, and talks over the socket that is its
+standard input. Lines are UTF-8, of at most 4,000 bytes including their end:
+
+    to the caller                                       from the caller
+    pid <number>            the first line: who goes on
+    note info|warn <text>   to be logged                made <path>   compiled and published there
+    refused <text>          an entry was not believed   kept          it is in the local cache
+    skipped <text>          a tier is skipped           bad <text>    the fetched file is no good
+    hit <label> <bytes>     it is in ./fetched.so       (end)         the caller failed, or has gone
+    compile                 the caller must compile
+    miss                    with --only-fetch: no tier has it
+
+`hit` is followed by `kept` or `bad`, `bad` by `compile`, and `compile` by `made`. While the caller
+compiles, the helper renews the entry's lease. After `made` and `kept` it fills the tiers, while the
+caller goes on with its work.
+"""
+
+import contextlib
+import itertools
+import os
+import queue
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from lazyck.errors import FormatError, LazyckError
+from lazyck.files import open_regular
+from lazyck.formats.layout import log_of
+from lazyck.remote.entry_name import EntryName
+from lazyck.remote.lease import Lease, State
+from lazyck.remote.place import TierDown
+from lazyck.remote.provenance import Making, read_making
+from lazyck.remote.remote import Fetched, Listener, Remote
+from lazyck.settings.environment import environment
+from lazyck.visible import visible
+
+FETCHED = "fetched.so"
+_LONGEST_LINE = 4000
+_PATIENCE = 1200.0
+_SHORTEST, _LONGEST = 0.2, 2.0  # seconds between two looks
+_FIRST_WORD, _NEXT_WORD = 5.0, 30.0
+_USAGE = "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--wait SECONDS] [--only-fetch]"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the command line asks for."""
+
+    entry: EntryName
+    cache: Path
+    patience: float
+    only_fetch: bool
+
+
+class CallerGone(Exception):
+    """The caller has ended, or closed the connection."""
+
+
+class Caller:
+    """The other end of the socket. A thread reads its lines, so its end is noticed at any time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._lock = threading.Lock()
+        self._is_gone = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def say(self, *words: str) -> None:
+        """Send a line. If the caller has gone, that is noticed by the methods that wait for it."""
+        line = visible(" ".join(words)).encode("utf-8", "replace")[: _LONGEST_LINE - 1].decode("utf-8", "ignore")
+        with self._lock, contextlib.suppress(OSError):
+            self._connection.sendall(line.encode() + b"\n")
+
+    def hear(self) -> tuple[str, str]:
+        """Return the first word of the next line, and the rest. Raises `CallerGone`."""
+        line = self._lines.get()
+        if not line:
+            raise CallerGone
+        word, _, rest = line.partition(" ")
+        return word, rest
+
+    def check(self) -> None:
+        """Raise `CallerGone` if the caller has gone."""
+        self.sleep(0)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for so many seconds. Raises `CallerGone`."""
+        if self._is_gone.wait(seconds):
+            raise CallerGone
+
+    def _read(self) -> None:
+        buffer = b""
+        with contextlib.suppress(OSError):
+            while (data := self._connection.recv(_LONGEST_LINE)) and len(buffer) <= _LONGEST_LINE:
+                *lines, buffer = (buffer + data).split(b"\n")
+                for line in filter(None, lines):
+                    self._lines.put(line.decode("utf-8", "surrogateescape"))
+        self._is_gone.set()
+        self._lines.put("")
+
+
+def parse(words: Sequence[str]) -> Task:
+    """Parse the command line. Raises `LazyckError`."""
+    given: dict[str, str] = {}
+    rest = iter(words)
+    try:
+        if next(rest) != "entry":
+            raise ValueError
+        for word in rest:
+            if word not in ("--key", "--name", "--cache", "--wait", "--only-fetch"):
+                raise ValueError
+            given[word] = "" if word == "--only-fetch" else next(rest)
+        patience = float(given.get("--wait", _PATIENCE))
+        cache = Path(given["--cache"])
+        return Task(EntryName(given["--key"], given["--name"]), cache, max(patience, 0.0), "--only-fetch" in given)
+    except (KeyError, ValueError, StopIteration) as e:
+        raise LazyckError(_USAGE) from e
+
+
+def serve(task: Task, caller: Caller) -> None:
+    """Serve one entry, from the first look to the last upload. Raises `CallerGone`."""
+    try:
+        listener = Listener(lambda text: caller.say("refused", text), lambda text: caller.say("skipped", text))
+        remote = Remote.from_environment(environment(), task.cache, listener)
+    except LazyckError as e:
+        caller.say("note", "warn", e.render().replace("\n", ";"))
+        remote = None
+    target = Path.cwd() / FETCHED
+    fetched = remote.fetch(task.entry, target) if remote else None
+    if fetched and remote and hand_over(remote, fetched, target, task, caller):
+        return
+    if task.only_fetch or remote is None:
+        caller.say("miss" if task.only_fetch else "compile")
+        return
+    compile_there(remote, task, target, caller)
+
+
+def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
+    """Give the fetched file to the caller, then to the nearer tiers. Return whether it was good."""
+    with open(target, "rb") as own:  # the caller moves it into its cache
+        caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.record.size))
+        word, why = caller.hear()
+        if word == "kept":
+            finish_what_is_begun()
+            remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
+            from lazyck.history.costs import keep_guess  # a guess for the blob's next build
+
+            record = fetched.record
+            keep_guess(task.cache, *task.entry.place.cost_key, record.seconds, record.peak_kib)
+            return True
+    target.unlink(missing_ok=True)
+    remote.refuse(fetched)
+    caller.say("note", "info", f"not used: the entry of {fetched.label} ({why})")
+    return False
+
+
+def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> None:
+    """Make sure that one host compiles the entry. If it is this one, share the result."""
+    turn = wait_for_turn(remote, task, target, caller)
+    if isinstance(turn, Fetched) and hand_over(remote, turn, target, task, caller):
+        return
+    lease = turn if isinstance(turn, Lease) else None
+    is_made = False
+    stop = threading.Event()
+
+    def renew() -> None:
+        while lease and not stop.wait(remote.times.lease / 3):
+            with contextlib.suppress(TierDown):
+                lease.renew()
+
+    renewing = threading.Thread(target=renew, daemon=True)
+    renewing.start()
+    try:
+        caller.say("compile")
+        word, path = caller.hear()
+        if word == "made":
+            finish_what_is_begun()
+            has_it = remote.push(task.entry, Path(path), *took(task), making(Path(path)))
+            is_made = lease is not None and lease.place.label in has_it
+    finally:
+        stop.set()
+        renewing.join(2 * remote.times.whole())
+        if lease:
+            with contextlib.suppress(TierDown):
+                lease.release(is_made)
+
+
+def wait_for_turn(remote: Remote, task: Task, to: Path, caller: Caller) -> Fetched | Lease | None:
+    """Of many hosts that miss an entry at the same time, one compiles, and the others wait. Wait
+    until the entry can be fetched, or this process may compile it, under a lease if there is one.
+
+    Raises `CallerGone`. A remote that fails meanwhile ends the waiting there.
+    """
+    began = time.monotonic()
+    next_word = began + _FIRST_WORD
+    # Each time a tier fails, the next one may do.
+    for _ in remote.places:
+        lease = remote.lease(task.entry)
+        if lease is None:
+            break
+        try:
+            for look in itertools.count():
+                state = lease.look()
+                if state is State.HOPELESS:
+                    return lease
+                # A look for the entry is cheaper than taking the lease. The first round needs none,
+                # since the caller has just looked.
+                if look:
+                    if lease.is_done:
+                        remote.look_again(lease.place)
+                    refusals = remote.refusals
+                    if fetched := _fetch(remote, lease, task.entry, to):
+                        return fetched
+                    if lease.is_done and remote.refusals > refusals:
+                        # What the others make is not believed here, or the tier spoils it, so
+                        # nothing is won by waiting for one after the other.
+                        return None
+                if state is State.FREE and lease.take():
+                    # The last holder may have finished just before.
+                    if fetched := _fetch(remote, lease, task.entry, to):
+                        lease.release(True)
+                        return fetched
+                    return lease
+                now = time.monotonic()
+                if now - began > task.patience:
+                    return lease
+                if now > next_word:
+                    next_word = now + _NEXT_WORD
+                    who = lease.holder or "another host"
+                    caller.say("note", "info", f"waiting for {who}, which is compiling it ({now - began:.0f} s)")
+                caller.sleep(min(max(_SHORTEST, (now - began) / 10), _LONGEST) * random.uniform(0.5, 1.5))
+        except TierDown as e:
+            remote.listener.skipped(e.message)
+    return None
+
+
+def _fetch(remote: Remote, lease: Lease, entry: EntryName, to: Path) -> Fetched | None:
+    return remote.fetch(entry, to) if remote.find(lease.place, entry) is not None else None
+
+
+def end_at_once(_number: int, _frame: object) -> None:
+    """Give back what is held, at SIGTERM, which tells a job's processes to end."""
+    raise CallerGone
+
+
+def finish_what_is_begun() -> None:
+    """Ignore SIGTERM from now on, because what is sent next takes a bounded time."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def took(task: Task) -> tuple[float, int]:
+    """Return what the compile took, from the cache's record, or zeros if it has none."""
+    from lazyck.history.costs import read_last
+
+    with contextlib.suppress(OSError):
+        return read_last(task.cache, *task.entry.place.cost_key) or (0.0, 0)
+    return 0.0, 0
+
+
+def making(path: Path) -> Making | None:
+    """Return what the log beside an entry says of its compile, or None if it says nothing."""
+    with contextlib.suppress(OSError), open_regular(log_of(path)) as log:
+        return read_making(log)
+    return None
+
+
+def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoReturn:
+    """Serve a caller on the socket that is the standard input, by what `prepare` returns for the
+    command line. The exit status tells nothing; the lines do."""
+    status = 0
+    try:
+        serve_caller = prepare(sys.argv[1:])
+        connection = socket.socket(fileno=0)
+    except (FormatError, LazyckError, OSError) as e:
+        sys.stderr.write(f"lazyck-remote: {e}\n")
+        sys.exit(2)
+    # The caller waits for this process to end, and would kill it at its own end, although there may
+    # be something to send.
+    if os.fork():
+        os._exit(0)
+    # A key at the terminal is for the program that called a function, not for the processes that it
+    # waits for.
+    with contextlib.suppress(OSError):
+        os.setsid()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end_at_once)
+    caller = Caller(connection)
+    caller.say("pid", str(os.getpid()))  # a caller that is PID 1 becomes this process's parent, and has to reap it
+    try:
+        serve_caller(caller)
+    except CallerGone:
+        (Path.cwd() / FETCHED).unlink(missing_ok=True)
+    except Exception as e:  # the caller compiles when this process ends
+        sys.stderr.write(f"lazyck-remote: {type(e).__name__}: {e}\n")
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)  # does not wait for threads that were given up

@@ -1,0 +1,124 @@
+"""A tier in use: every request ends within a bound, and a tier that failed is not asked again
+soon."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from functools import partialmethod
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lazyck.errors import FormatError, LazyckError
+from lazyck.remote.contents import decompressed
+from lazyck.remote.down import ALL, WRITES, Memory
+from lazyck.remote.exchange import TooMuch, current, within
+from lazyck.remote.store import Store, StoreError, open_store
+from lazyck.remote.tiers import Tier, Times
+
+T = TypeVar("T")
+
+
+class TierDown(LazyckError):
+    """A tier is skipped for now. The message says which and why."""
+
+
+class Place:
+    """One tier. If it cannot do what it is asked, methods raise `TierDown`, and nothing else."""
+
+    def __init__(self, tier: Tier, times: Times, memory: Memory) -> None:
+        self.tier = tier
+        self.label = tier.label
+        self._times = times
+        self._memory = memory
+        self._store: Store | None = None
+        self._unusable = ""  # a library or a token is missing, which time does not change
+
+    def open(self) -> Store:
+        """Return the tier's backend. Raises `LazyckError` if a library or token is missing."""
+        if self._store is None:
+            self._store = open_store(self.tier, self._times)
+        return self._store
+
+    def read(self, name: str, most: int) -> bytes | None:
+        """Return a small object, or None if there is none. A longer object is a failure."""
+
+        def work(store: Store) -> bytes | None:
+            parts = store.read(name, most + 1)
+            return None if parts is None else b"".join(parts)
+
+        began = time.monotonic()
+        data = self._do(work, self._times.whole(most), most=most + 1)
+        if data is not None and len(data) > most:
+            raise self._failed(ALL, "answers with more than a record holds", began)
+        return data
+
+    def fetch(self, name: str, size: int, to: Path, unpacked: int = 0) -> str | None:
+        """Write the first `size` bytes of an object to a new file. Return their SHA-256, or None if
+        there is no object.
+
+        If `unpacked` is not 0, the object is compressed: what it contains, which should have so
+        many bytes, is written and hashed. The result is an empty string if it contains nothing.
+        """
+
+        def work(store: Store) -> str | None:
+            parts = store.read(name, size)
+            if parts is None:
+                return None
+            h = hashlib.sha256()
+            exchange = current()
+            exchange.check()  # whoever gave it up has removed the file
+            with open(to, "xb") as f:
+                try:
+                    for part in decompressed(parts, unpacked) if unpacked else parts:
+                        exchange.check()
+                        h.update(part)
+                        f.write(part)
+                except FormatError:
+                    return ""
+            return h.hexdigest()
+
+        return self._do(work, self._times.whole(size), most=size)
+
+    def _ask(self, method: str, *words: Any, size: int = 0) -> Any:
+        """Call a method of `Store`, which writes `size` bytes of a file."""
+        seconds = self._times.whole(size + sum(len(word) for word in words if isinstance(word, bytes)))
+        return self._do(lambda store: getattr(store, method)(*words), seconds, ALL if method == "size" else WRITES)
+
+    size = partialmethod(_ask, "size")
+    write = partialmethod(_ask, "write")
+    write_file = partialmethod(_ask, "write_file")
+    create = partialmethod(_ask, "create")
+    replace = partialmethod(_ask, "replace")
+    delete = partialmethod(_ask, "delete")
+
+    def why_down(self, for_writes: bool = False) -> str:
+        """Return why the tier is not asked, or an empty string if it is asked."""
+        why = self._unusable or self._memory.why(self.label, ALL)
+        why = why or (self._memory.why(self.label, WRITES) if for_writes else "")
+        return f"{self.label}: {why}" if why else ""
+
+    def _do(self, work: Callable[[Store], T], seconds: float, what: str = ALL, most: int = 0) -> T:
+        """Ask the tier, in an exchange whose answer has at most `most` bytes."""
+        if why := self.why_down(what == WRITES):
+            raise TierDown(why)
+        began = time.monotonic()
+        try:
+            store = self.open()
+            return within(seconds, most, lambda: work(store))
+        except TooMuch as e:
+            raise self._failed(what, "sends more than was asked for", began) from e
+        except StoreError as e:
+            raise self._failed(what, e.message, began) from e
+        except LazyckError as e:
+            self._unusable = e.render().replace("\n", ";")
+            raise TierDown(f"{self.label}: {self._unusable}") from e
+        except TimeoutError as e:
+            raise self._failed(what, f"did not finish within {seconds:.1f} s", began) from e
+        # Each backend's library has errors of its own, and their texts may hold URLs with
+        # passwords.
+        except Exception as e:
+            raise self._failed(what, f"fails ({type(e).__name__})", began) from e
+
+    def _failed(self, what: str, why: str, began: float) -> TierDown:
+        self._memory.note(self.label, what, why, time.monotonic() - began)
+        return TierDown(f"{self.label}: {why}")

@@ -1,0 +1,99 @@
+"""The interface of backends, objects by name, and their list: a new one is a module with a class
+that has the interface, and a row here. Any exception counts as a failure of the tier; `StoreError`
+tells the reason."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from lazyck.errors import RemoteError
+from lazyck.remote.sign import read_private
+
+if TYPE_CHECKING:
+    from lazyck.remote.tiers import Tier, Times
+
+CHUNK = 1 << 20
+UNKNOWN_SIZE = -1
+DIRECTORY = "file"
+
+
+class StoreError(RemoteError):
+    """A tier did not do what it was asked. The message says why, and has no credentials."""
+
+
+class Store(Protocol):
+    """Objects by name, `ac/<hash>` and `cas/<hash>`. What is written is there whole or
+    not at all."""
+
+    def read(self, name: str, most: int) -> Iterator[bytes] | None:
+        """Yield the object's first `most` bytes in parts, or return None if there is none. No more
+        than that is read."""
+
+    def size(self, name: str) -> int | None:
+        """Return the object's size, or UNKNOWN_SIZE, or None if there is no object."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write the object, whether it exists or not."""
+
+    def write_file(self, name: str, path: str) -> None:
+        """Write the object from a file, whether it exists or not."""
+
+    def create(self, name: str, data: bytes, seconds: float) -> bool | None:
+        """Create an object unless it exists, for so many seconds if the store can forget. Return
+        whether it was created, or None if it was written and the store cannot tell whether another
+        process did so, too."""
+
+    def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
+        """Replace the object if it is `old`. The result is like that of `create`."""
+        self.write(name, new)
+        return None
+
+    def delete(self, name: str) -> bool:
+        """Delete the object. Return False if the store cannot."""
+
+
+def read_token(path: str, label: str) -> str:
+    """Return the password in the token file of a tier or service, or an empty string if it names
+    none. Raises `UsageError`."""
+    if not path:
+        return ""
+    words = read_private(Path(path), f"the token of {label}").decode("ascii", "replace").split()
+    return words[0] if words else ""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """`place` is `MODULE:CLASS` in this package. `attributes` are those that its tiers may have
+    besides what all tiers may have. With `takes_password`, a URL may hold one."""
+
+    place: str
+    attributes: tuple[str, ...] = ()
+    takes_password: bool = False
+
+
+_HTTP = Backend("http_store:HttpStore", ("token-file",), takes_password=True)
+_REDIS = Backend("redis_store:RedisStore", ("token-file",), takes_password=True)
+_BACKENDS = {
+    DIRECTORY: Backend("directory_store:DirectoryStore", takes_password=True),
+    "http": _HTTP,
+    "https": _HTTP,
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "s3": Backend("s3_store:S3Store", ("endpoint",)),
+}
+_OTHERS = Backend("apart_store:ApartStore")  # whatever fsspec knows
+
+
+def backend_of(scheme: str) -> Backend:
+    """Return the backend that serves URLs of this scheme."""
+    return _BACKENDS.get(scheme, _OTHERS)
+
+
+def open_store(tier: "Tier", times: "Times") -> Store:
+    """Return a tier's backend, not connected. Raises `RemoteError` if its library is missing."""
+    # A backend is imported when it is used, because the helper starts for every local miss.
+    module, _, name = backend_of(tier.scheme).place.partition(":")
+    store: Store = getattr(import_module(f"lazyck.remote.{module}"), name)(tier, times)
+    return store

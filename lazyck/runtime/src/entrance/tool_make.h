@@ -1,0 +1,41 @@
+// Makes one entry as the action of a compile service, on a machine that has nothing of lazyck but
+// `lazyck-rt` and the library's bundle.
+#pragma once
+
+#include <string>
+
+#include "bundle/manifest_view.h"
+#include "platform/config.h"
+
+namespace lazyck::rt {
+
+// Throws CompileError, which names both, unless the compiler that `recipe` runs on this machine has
+// the identity that the recipe records. Compilers are named as Python does it (`identity_of` in
+// lazyck/toolchains/base.py). `root` is the root of the bundle.
+void check_compiler(const RecipeRow& recipe, const std::string& root);
+
+// Lets recipes whose own toolchain is not on this machine find the one at `path`. This must come
+// before the first look at the environment, which is kept.
+void offer_toolchain(const ManifestView& manifest, const std::string& path);
+
+// A cache for one action, below the working directory. What the action leaves is beside it, in the
+// directory `made`: `entry`, `log`, and `cost`, which is "SECONDS KIB".
+class ActionCache {
+ public:
+    // Makes the cache, and lets `config` compile into it, whatever the environment says about
+    // caches. Throws CompileError.
+    explicit ActionCache(Config& config);
+    ActionCache(const ActionCache&) = delete;
+    ActionCache& operator=(const ActionCache&) = delete;
+    // Removes the cache.
+    ~ActionCache();
+
+    // Puts what there is of an entry at `path` in the cache, its log and its cost into `made`.
+    // Throws CompileError.
+    void deliver(const std::string& path, double seconds, long peak_kib) const;
+
+ private:
+    std::string m_root;
+};
+
+}  // namespace lazyck::rt

@@ -1,0 +1,398 @@
+"""Describe CUDA: nvcc, and the host compiler below it."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import ClassVar
+
+from lazyck import abi, proc
+from lazyck.abi import Role
+from lazyck.errors import BuildError, CommandError, UsageError
+from lazyck.settings.environment import environment
+from lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, nvcc_options
+from lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain, accepts
+from lazyck.toolchains.check import Check, State, output_of
+from lazyck.toolchains.command import CompileCommand, LinkCommand
+from lazyck.toolchains.gnu import TABLE, GnuToolchain, own_library_items
+from lazyck.toolchains.options import Item, join
+
+_ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
+_RUNTIME_SONAMES = {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudart.so.13"}  # by nvcc's release
+_PATH_OPTION = "--orig_src_path_name"  # of the front ends
+_ASKED = ("native", "all", "all-major")  # values of -arch that name no arch
+
+
+def _both(*shorts: str) -> frozenset[str]:
+    """Return short names, together with the long names of those options."""
+    return frozenset(shorts) | {long for long, short in nvcc_options.pairs() if short in shorts}
+
+
+_ARCH_OPTIONS = _both("-gencode", "-arch", "-code")
+_HOST_OPTIONS = _both("-Xcompiler")
+_DEBUGGING = frozenset({"-G", "--device-debug", "-lineinfo", "--generate-line-info", "-g", "--debug"})
+_TEMPORARIES = _both("-keep-dir", "-time", "-fdevice-time-trace") | {
+    "-keep", "--keep", "-save-temps", "--save-temps", "-objtemp", "--objdir-as-tempdir", "-MP",
+    "--generate-dependency-targets", "-dryrun", "-v", "--verbose",
+}  # fmt: skip
+_LINK_OPTIONS = _both("-ccbin", "-Xcompiler", "-m", "-target-dir", "-Xlinker", "-Xnvlink") | {
+    "-m64", "--m64", "-g", "--debug", "-pg", "--allow-unsupported-compiler", "-allow-unsupported-compiler",
+    "-forward-unknown-to-host-compiler", "--forward-unknown-to-host-compiler", "-forward-unknown-opts",
+    "--forward-unknown-opts", "-noprof", "--dont-use-profile", "-use-local-env", "--use-local-env",
+}  # fmt: skip
+
+
+class CudaToolchain(Toolchain):
+    """nvcc. Archs are named by their numbers: `80`, `90a`."""
+
+    name = abi.TOOLCHAIN_CUDA
+    install: ClassVar[Mapping[str, str]] = {"any": "pip install 'lazyck[cuda]'"}
+    response = ("-optf", "")
+    host_only = ("-fdevice-syntax-only",)
+    own_archives = frozenset({"libcudart_static.a", "libcudadevrt.a", "libculibos.a", "libgcc.a", "libgcc_eh.a"})
+    tools = ("nvcc",)
+    home_env = cuda_places.HOME_ENV
+    searched = f"CUDACXX, {', '.join(home_env)}, nvcc on PATH, lazyck[cuda] beside lazyck, {cuda_places.DEFAULT_HOME}"
+    compiler_env = ("CUDACXX", "PYTORCH_NVCC")
+    flag_env = (
+        "NVCC_PREPEND_FLAGS",
+        "NVCC_APPEND_FLAGS",
+        "NVCC_CCBIN",
+        # nvcc.profile appends to these, so nvcc passes a build's values on to its host compiler,
+        # cudafe++, ptxas and links.
+        "INCLUDES",
+        "SYSTEM_INCLUDES",
+        "CUDAFE_FLAGS",
+        "PTXAS_FLAGS",
+        "LIBRARIES",
+        # The host compiler reads these.
+        *(name for name in GnuToolchain.flag_env if name != "OBJC_INCLUDE_PATH"),
+    )
+    prepend_env = ("NVCC_PREPEND_FLAGS",)
+    append_env = ("NVCC_APPEND_FLAGS",)
+    arch_env = ("TORCH_CUDA_ARCH_LIST", "CUDAARCHS")
+    path_options = _both("-I", "-isystem", "-include")
+    lists_paths = True
+    source_suffixes = (".cu", ".c", ".cc", ".cpp", ".cxx", ".C")
+    languages: ClassVar[Mapping[str, str]] = {"cu": "cuda", "c++": "cuda", "c": "cuda"}
+    arch_flags = ("-gencode", f"arch=compute_{abi.PH_ARCH},code=sm_{abi.PH_ARCH}")
+    table = nvcc_options.TABLE
+    unit_globs = ("*.cu",)
+    entry_verb = "entry"
+    # With --threads, nvcc 12.4's --dryrun tries to read the output of its own steps, and fails.
+    hinders_units = _both("-t") | _TEMPORARIES
+    _dropped = _ARCH_OPTIONS | _TEMPORARIES
+
+    def find(self, env: Mapping[str, str]) -> Found | None:
+        if (found := cuda_places.find(env)) is None:
+            return None
+        origin, words = found
+        home = cuda_places.completed(origin, env)
+        if home == origin:
+            return Found(self, home, words)
+        first = f"{home}/bin/nvcc" if words[0] == f"{origin}/bin/nvcc" else words[0]
+        return Found(self, home, (first, *words[1:]), origin)
+
+    def whole_home(self, home: str) -> tuple[str, str]:
+        return cuda_places.completed(home, environment()), ""
+
+    def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+        return _sorted(re.findall(r"\bsm_(\d+[a-f]?)", output_of([*found.compiler, "--list-gpu-code"], env)))
+
+    def present_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
+        return cuda_checks.capabilities(found.compiler, env)
+
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        checks = super().checks(found, env)
+        if found is None or checks[0].state is State.MISSING:
+            return checks
+        if found.origin:
+            detail = f"wheels at {found.origin}; builds see {found.home}, which has lib64 and libcudart.so too"
+            checks.append(Check("home", State.OK, detail))
+        checks += cuda_checks.parts(found.compiler, env)
+        checks.append(cuda_checks.driver(env))
+        archs = self.present_archs(found, env)
+        none = "none here: LAZYCK_ARCHS says what to compile for"
+        return [*checks, Check("GPU", State.OK if archs else State.NOTE, " ".join(archs) or none)]
+
+    def parse_archs(self, text: str) -> tuple[str, ...]:
+        archs = []
+        for word in re.split(r"[;,\s]+", text):
+            if not word:
+                continue
+            if word in _ASKED:
+                raise UsageError(
+                    f"--gpu-archs {word!r} is not supported", "name the archs, for example --gpu-archs '80;90a'"
+                )
+            match = _ARCH.fullmatch(word)
+            if match is None:
+                raise UsageError(f"{word!r} is not a CUDA arch", "write for example 80, 8.0, sm_80 or 90a")
+            archs.append(match[1].replace(".", "") + match[2].lower())
+        return tuple(dict.fromkeys(archs))
+
+    def base_words(self, cmd: CompileCommand) -> tuple[str, ...]:
+        words = super().base_words(cmd)
+        kept: list[Item] = []
+        for item in self.table.split(words[cmd.call.prefix :]):
+            # nvcc takes lists where other compilers take one path. Code that maps paths expects
+            # one.
+            several = item.value.split(",") if item.name in self.path_options and item.value else []
+            if len(several) > 1:
+                kept += [Item((item.name, path), item.name, path) for path in several if path]
+            else:
+                kept.append(item)
+        return (*words[: cmd.call.prefix], *join(kept))
+
+    def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
+        found: list[str] = []
+        arch = code = ""
+        for item in self.table.split(words):
+            value = item.value or ""
+            if item.name in _both("-gencode"):
+                found += _codes(value.partition("code=")[2] or value)
+            elif item.name in _both("-arch"):
+                arch = value  # the last one counts
+            elif item.name in _both("-code"):
+                code += " " + value
+        return tuple(dict.fromkeys([*_codes(code or arch), *found]))
+
+    def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        words = self.all_words(cmd)
+        named = self.archs_in(words)
+        asked = any(i.value in _ASKED and i.name in _both("-arch") for i in self.table.split(words))
+        return (self.default_archs(cmd, env) if asked else ()) or named
+
+    def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        # Asks nvcc, with the words of `cmd` that concern archs.
+        items = self.table.split(self.all_words(cmd))
+        kept = join(i for i in items if i.name in _ARCH_OPTIONS or i.name in _both("-ccbin"))
+        env = self.tool_env(cmd, env, for_base=True)
+        return _archs_by_dryrun((cmd.call.argv[0], *kept), tuple(sorted(env.items())))
+
+    def arch_settings(self, archs: Sequence[str]) -> dict[str, str]:
+        dotted = [re.sub(r"(\d)([a-f]?)$", r".\1\2", arch) for arch in archs]  # torch knows 9.0a, not 90a
+        return {"TORCH_CUDA_ARCH_LIST": ";".join(dotted), "CUDAARCHS": ";".join(archs)}
+
+    def split_option_env(self, text: str) -> list[str]:
+        # This follows nvcc: blanks inside "..." do not separate words, but the quotes stay. A
+        # backslash escapes the next character.
+        words = re.findall(r'(?:"(?:\\.|[^"\\])*"|\\.|[^\s"\\])+', text, re.S)
+        return [re.sub(r"\\(.)", r"\1", word, flags=re.S) for word in words]
+
+    def _flags_for(self, archs: Sequence[str]) -> list[str]:
+        return [flag.replace(abi.PH_ARCH, arch) for arch in archs for flag in self.arch_flags]
+
+    def host_preprocess_command(self, job: SourceCompile) -> tuple[str, ...]:
+        # `nvcc -E` runs the device pass. The host pass is a step of a compile.
+        steps = self._preprocessing(job)
+        step = next((s for s in steps if not any(word.startswith("-D__CUDA_ARCH__=") for word in s)), None)
+        if step is None:
+            raise BuildError(
+                f"{job.base[0]}: `--dryrun` shows no preprocessing for the host", "report this nvcc's version"
+            )
+        step[step.index("-o") + 1] = job.output
+        return tuple(step)
+
+    def dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
+        # nvcc has no -MG, but its steps are those of gcc.
+        return [_listing(step, job.output, "-MG") for step in self._preprocessing(job)]
+
+    def _preprocessing(self, job: SourceCompile) -> list[list[str]]:
+        """Return the preprocessing steps of a compile, for the host and for each arch. Only
+        --dryrun shows them."""
+        # --threads is left out: with it, nvcc 12.4's --dryrun tries to read the output of its own
+        # steps, and fails.
+        words = join(i for i in self.table.split(job.base[1:]) if i.name not in _both("-t"))
+        steps = ("-w", "--dryrun", "-c", job.source, "-o", job.source + ".o")
+        argv = (job.base[0], *words, *self._flags_for(job.archs), *steps)
+        shown = proc.run(argv, cwd=job.cwd, env=job.env)
+        if shown.status != 0:
+            raise CommandError("asking nvcc for its steps", argv, shown.status, shown.stdout + shown.stderr)
+        return [step for step in _steps(shown.stderr, job.env) if "-E" in step and "-o" in step]
+
+    def host_compile(self, job: SourceCompile, *, is_settling: bool = False) -> tuple[str, ...]:
+        dropped = _DEBUGGING if is_settling else _both("-O", "-Ofc") | _DEBUGGING
+        words = join(_without_hiding(i for i in self.table.split(job.base[1:]) if i.name not in dropped))
+        protecting = ("-Xcompiler", "-fvisibility=protected") if self.hides_symbols(job.base) else ()
+        flags = (*self.host_only, "-Xcompiler", "-fPIC" if is_settling else "-O0")
+        to = ("-w", "-c", job.source, "-o", job.output)
+        return (job.base[0], *words, *self._flags_for(job.archs[:1]), *protecting, *flags, *to)
+
+    def text_compile(self, job: SourceCompile, *, is_c: bool) -> TextCompile | None:
+        # Runs only the last step of a compile: the cudafe++ before it takes most of the time.
+        shown = proc.run([*self.host_compile(job), "--dryrun"], cwd=job.cwd, env=job.env)
+        steps = _steps(shown.stderr, job.env)
+        front = next((s for s in steps if os.path.basename(s[0]).startswith("cudafe++")), [])
+        back = next((s for s in steps if "-c" in s and any(w.endswith(".cudafe1.cpp") for w in s)), [])
+        if shown.status != 0 or not front or not back:
+            return None
+        compiler, *rest = (w for w in back if not w.endswith(".cudafe1.cpp"))
+        at = rest.index("-o")
+        words = join(i for i in TABLE.split((*rest[:at], *rest[at + 2 :])) if i.role is not Role.LANGUAGE)
+        faster = host_text.fewer_collections((compiler,))
+        flags = ("-g0", "-w", "-fpermissive", *faster, *host_text.language(is_c=is_c))
+        argv = (compiler, *words, *flags, job.source, "-o", job.output)
+        hides_kernels = "--device-hidden-visibility" in front
+        return TextCompile(argv, hides_kernels, hides_kernels or "--static-host-stub" in front)
+
+    def readable(self, text: str) -> str:
+        return host_text.readable_by_host(text)
+
+    def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
+        return ("-Xcudafe", "--error_limit=100000")
+
+    def device_dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
+        # `nvcc -M` covers every pass at once, but half of its work is the host's.
+        steps = self._preprocessing(job)
+        return [_listing(step, job.output) for step in steps if any(w.startswith("-D__CUDA_ARCH__=") for w in step)]
+
+    def _host_items(self, base: Sequence[str]) -> list[Item]:
+        items = []
+        for item in self.table.split(base[1:]):
+            items.append(item)
+            if item.name in _HOST_OPTIONS and item.value is not None:
+                items += [_host_item(part) for part in re.split(r"[,\s]+", item.value) if part]
+        return items
+
+    def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
+        host = [i for i in self.table.split(base[1:]) if i.name in _both("-ccbin")]
+        compiler = (base[0], *join(host))
+        flags = ["-Xcompiler", "-fPIC"]
+        if accepts(compiler, ("-Xcompiler", "-fno-gnu-unique"), "cu"):
+            flags += ["-Xcompiler", "-fno-gnu-unique"]
+        # The kept files have names of their own. Other temporary files are named after nvcc's
+        # process, and the object has these names.
+        flags += ["--keep", "--keep-dir=."]
+        # nvcc makes names of the source's real path, and of its process if the source has no
+        # function that others can call. The first option goes to its front ends, where the last
+        # path that is given counts.
+        if _gives_path(compiler):
+            flags += ["-Xcudafe", f"{_PATH_OPTION}={abi.PH_NAME}"]
+        if accepts(compiler, (seed := f"-frandom-seed={abi.PH_NAME}",), "cu"):
+            flags.append(seed)
+        return (base[0], *join(_without_hiding(self.table.split(base[1:]))), *flags)
+
+    def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
+        kept = [i for i in _without_hiding(self.table.split(base[1:])) if i.name in _LINK_OPTIONS]
+        kind = self._cudart(link)
+        soname = _RUNTIME_SONAMES.get(_release(base[0]), "") if kind == "shared" else ""
+        # The runtime is named by its soname. `-cudart shared` needs libcudart.so, which wheels and
+        # machines that only run programs do not have.
+        runtime = ("-Xlinker", f"-l:{soname}") if soname else ()
+        return (
+            base[0],
+            *join(kept),
+            "-shared",
+            "-nodlink",  # without it, nvcc adds an image for its default arch
+            "-Xcompiler",
+            "-fPIC",
+            "-cudart",
+            "none" if runtime or kind == "static" else kind,  # the library has a static one itself: see cudart.py
+            "-o",
+            abi.PH_OUTPUT,
+            abi.PH_INPUT,
+            "-Xlinker",
+            "--no-as-needed",
+            *runtime,
+            # The library is given to the linker, since nvcc refuses files with unknown suffixes
+            # (libx.so.1). It is one word, so that it can be left out if the blob belongs to a
+            # program.
+            f"-Xlinker={abi.PH_LIBRARY}",
+        )
+
+    def takes_static_runtime(self, link: LinkCommand) -> bool:
+        return self._cudart(link) == "static"
+
+    def _cudart(self, link: LinkCommand) -> str:
+        """Return which CUDA runtime the main library links. A blob follows it, so that there is one
+        copy of its state."""
+        if link.call.tool == "nvcc":
+            values = [i.value for i in self.table.split(self.all_words(link)) if i.name in _both("-cudart")]
+            kind = ("static", *(v.lower() for v in values if v))[-1]
+            if kind != "none":
+                return kind
+        names = [w.rpartition("/")[2] for w in link.call.argv[link.call.prefix :]]
+        if any(n in ("-lcudart_static", "libcudart_static.a") for n in names):
+            return "static"
+        if any(n == "-lcudart" or n.removeprefix("-l:").startswith("libcudart.so") for n in names):
+            return "shared"
+        return "none"
+
+
+def _codes(text: str) -> list[str]:
+    """Return the archs in a list of codes: those with machine code, or else those with PTX."""
+    return re.findall(r"\b(?:sm|lto)_(\d+[a-f]?)", text) or re.findall(r"\bcompute_(\d+[a-f]?)", text)
+
+
+def _listing(step: Sequence[str], output: str, *more: str) -> tuple[str, ...]:
+    """Return the command that lists in `output` the files that `step`, a preprocessor's, reads."""
+    at = step.index("-o")
+    words = [w for w in (*step[:at], *step[at + 2 :]) if w != "-E"]
+    return (*words, "-M", *more, "-MF", output)
+
+
+def _steps(shown: str, env: Mapping[str, str] | None) -> list[list[str]]:
+    """Return the commands that `nvcc --dryrun` shows, each with the path at which its program would
+    be found."""
+    path = (environment() if env is None else env).get("PATH", os.defpath)
+    steps = []
+    for line in shown.splitlines():
+        if line.startswith("#$ PATH="):
+            path = line.partition("=")[2]  # Debian's nvcc finds its own host compilers there
+        step = shlex.split(line[3:]) if line.startswith("#$ ") else []
+        if step and "/" not in step[0] and "=" not in step[0]:
+            step[0] = lookup.which(step[0], {"PATH": path}) or step[0]
+        if step:
+            steps.append(step)
+    return steps
+
+
+@lru_cache(maxsize=64)
+def _archs_by_dryrun(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    shown = proc.run([*argv, "--dryrun", "-c", "x.cu", "-o", "x.o"], env=dict(env)).stderr
+    codes = re.findall(r"\bkind=elf,sm=(\d+[a-f]?)", shown) or re.findall(r"\bkind=ptx,sm=(\d+[a-f]?)", shown)
+    return _sorted(codes)
+
+
+def _sorted(archs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(archs), key=lambda a: (int(re.sub(r"\D", "", a)), a)))
+
+
+@lru_cache(maxsize=64)
+def _gives_path(compiler: tuple[str, ...]) -> bool:
+    """Return whether nvcc gives the source's real path to its front ends."""
+    return f"{_PATH_OPTION} " in proc.run([*compiler, "--dryrun", "-c", "x.cu", "-o", "x.o"]).stderr
+
+
+@lru_cache(maxsize=64)
+def _release(nvcc: str) -> str:
+    """Return the major release of an nvcc, such as `13`, or an empty string if it does not say."""
+    match = re.search(r"release (\d+)\.", proc.run([nvcc, "--version"]).stdout)
+    return match[1] if match else ""
+
+
+def _without_hiding(items: Iterable[Item]) -> list[Item]:
+    """Drop the host flags that hide symbols or make LTO objects, also inside `-Xcompiler a,b`."""
+    kept: list[Item] = []
+    for item in own_library_items(items):
+        if item.name not in _HOST_OPTIONS or item.value is None:
+            kept.append(item)
+            continue
+        parts = [p for p in re.split(r"[,\s]+", item.value) if p]
+        good = [p for p in parts if own_library_items([_host_item(p)])]
+        if len(good) == len(parts):
+            kept.append(item)
+        elif good:
+            value = ",".join(good)
+            kept.append(Item(("-Xcompiler", value), "-Xcompiler", value))
+    return kept
+
+
+def _host_item(part: str) -> Item:
+    word = part.strip("'\"")
+    name, equals, value = word.partition("=")
+    return Item((word,), name, value if equals else None)
+
+
+CUDA = CudaToolchain()

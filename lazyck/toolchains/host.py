@@ -1,0 +1,100 @@
+"""Describe the host's C and C++ compilers: gcc and clang, under whatever name PATH has them."""
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import ClassVar
+
+from lazyck import abi
+from lazyck.errors import ToolchainError
+from lazyck.toolchains import host_text, llvm, lookup
+from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for
+from lazyck.toolchains.check import Check, State, try_out
+from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
+
+_TRIAL = """#include <filesystem>
+#include <mutex>
+#include <string_view>
+std::once_flag once;
+bool exists(std::string_view path) { std::call_once(once, [] {}); return std::filesystem::exists(path); }
+"""
+
+
+class HostToolchain(GnuToolchain):
+    """`c++` and its kin. A blob is plain C++ and has no arch but the machine's."""
+
+    name = "host"
+    searched = "CXX, and c++, g++, clang++ on PATH"
+    tools = ("c++", "g++", "clang++", "cc", "gcc", "clang", "amdclang++", "amdclang")
+    install: ClassVar[Mapping[str, str]] = {
+        "apt": "apt install g++",
+        "dnf": "dnf install gcc-c++",
+        "zypper": "zypper install gcc-c++",
+        "pacman": "pacman -S gcc",
+        "apk": "apk add g++",
+    }
+    default_arch = platform.machine()
+    # CUDAHOSTCXX is nvcc's host compiler, with which CMake links CUDA targets.
+    compiler_env = ("CXX", "CC", "CUDAHOSTCXX")
+    # clang itself compiles HIP and LLVM IR; such a blob follows the recipes of rocm or llvm. There
+    # are none for CUDA compiled by clang.
+    languages: ClassVar[Mapping[str, str]] = {
+        **GnuToolchain.languages,
+        "hip": "rocm",
+        "cuda": "!cuda-by-clang",
+        llvm.LANGUAGE: "llvm",
+    }
+    source_suffixes = (*SOURCES, *llvm.SUFFIXES, *MODULES)
+    foreign_suffixes: ClassVar[Mapping[str, str]] = {
+        ".hip": "rocm",
+        ".cu": "!cuda-by-clang",
+        **dict.fromkeys(llvm.SUFFIXES, "llvm"),
+        **dict.fromkeys(MODULES, "!modules"),
+    }
+
+    def text_compile(self, job: SourceCompile, *, is_c: bool) -> TextCompile | None:
+        *words, compile_only, source, to, output = self.host_compile(job)
+        more = (*self.all_errors(job.base[:1]), *host_text.fewer_collections(job.base[:1]))
+        return TextCompile((*words, *more, compile_only, *host_text.language(is_c=is_c), source, to, output))
+
+    def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
+        seed = f"-frandom-seed={abi.PH_NAME}"
+        return (seed,) if accepts((base[0],), (seed,), "c++") else ()
+
+    def find(self, env: Mapping[str, str]) -> Found | None:
+        words = lookup.compiler_of("CXX", env, self.tools[:3])
+        return Found(self, "", words) if words else None
+
+    def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
+        """Return a C++ compiler (argv prefix) that makes code for `machine`: the one that `find`
+        gives if it does, else the first that does among `others` and the compilers on PATH. Raises
+        `ToolchainError`."""
+        found = self.find(env)
+        first = (found.compiler,) if found else ()
+        named = (*self.tools[:3], f"{machine}-linux-gnu-g++")
+        on_path = ((path,) for path in (lookup.which(name, env) for name in named) if path)
+        for compiler in chain(first, others, on_path):
+            if machine_for(compiler) == machine:
+                return compiler
+        cross = f"g++-{machine.replace('_', '-')}-linux-gnu"
+        package = "g++" if machine == platform.machine() else cross
+        raise ToolchainError(
+            f"no C++ compiler for {machine} found (looked at {self.searched})",
+            f"install one (Debian, Ubuntu: {package}) or set CXX",
+        )
+
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+        """Check the compiler, and a C++17 library made with it, as the runtime of every lazy
+        library is."""
+        done = super().checks(found, env)
+        if found is None or done[0].state is not State.OK:
+            return done
+        argv = [*found.compiler, "-std=c++17", "-shared", "-fPIC", "-pthread", "t.cpp", "-o", "t.so", "-ldl"]
+        good = "compiles and links, as lazyck's runtime needs it"
+        return [*done, try_out({"t.cpp": _TRIAL}, [argv], env, good, [("", "C++17 library", self.install)])]
+
+    def understands(self, compiler: Sequence[str], kind: str) -> bool:
+        return llvm.reads_ir(compiler[0]) if kind in (*llvm.SUFFIXES, llvm.LANGUAGE) else True
+
+
+HOST = HostToolchain()

@@ -1,0 +1,86 @@
+"""Describe the options of compiler drivers as a table, which both the shim (C) and the recipes
+(Python) read.
+
+A word is matched exactly first, then by its longest known beginning. A word that starts with `-`
+and matches no rule is a flag without a separate value.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from lazyck.abi import Mode, Role
+
+E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of a table. If the role is a refusal, `reason` is the code that the log gives."""
+
+    text: str
+    mode: Mode
+    role: Role
+    reason: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """One option or input of a command line: all its words, its name (empty for an input), and its
+    value if any."""
+
+    words: tuple[str, ...]
+    name: str
+    value: str | None = None
+    role: Role = Role.FLAG
+
+    def with_value(self, value: str) -> list[str]:
+        """Return the words, with another value in place of the option's."""
+        *lead, last = self.words
+        return [*lead, last[: len(last) - len(self.value or "")] + value]
+
+
+class OptionTable:
+    """A list of rules, ready to split command lines. `rows` have mode, role, texts separated by
+    blanks, and reason."""
+
+    def __init__(self, rows: Iterable[tuple[Mode, Role, str, str]]) -> None:
+        self.rules = tuple(
+            Rule(text, mode, role, reason) for mode, role, texts, reason in rows for text in texts.split()
+        )
+        self._exact = {r.text: r for r in self.rules if r.mode is not Mode.PREFIX}
+        prefixes = [r for r in self.rules if r.mode is Mode.PREFIX]
+        self._prefixes = sorted(prefixes, key=lambda r: len(r.text), reverse=True)
+        # The commands of a build are often thousands that differ only in source and output.
+        self._joined = lru_cache(maxsize=4096)(self._take_apart)
+
+    def split(self, words: Sequence[str]) -> list[Item]:
+        """Return the options and inputs of a command line, without its compiler, in order."""
+        items = []
+        it = iter(words)
+        for word in it:
+            if not word.startswith("-") or word == "-":
+                items.append(Item((word,), "", word))
+                continue
+            rule = self._exact.get(word)
+            if rule is not None and rule.mode is Mode.SEPARATE:
+                value = next(it, None)
+                both = (word,) if value is None else (word, value)
+                items.append(Item(both, word, value, rule.role))
+            elif rule is not None:
+                items.append(Item((word,), word, None, rule.role))
+            else:
+                items.append(self._joined(word))
+        return items
+
+    def _take_apart(self, word: str) -> Item:
+        for rule in self._prefixes:
+            if word.startswith(rule.text):
+                return Item((word,), rule.text.rstrip("="), word[len(rule.text) :], rule.role)
+        name, equals, value = word.partition("=")
+        return Item((word,), name, value if equals else None)
+
+
+def join(items: Iterable[Item]) -> tuple[str, ...]:
+    """Return the words of `items`, in order."""
+    return tuple(word for item in items for word in item.words)

@@ -1,0 +1,139 @@
+"""Test that a link takes from static archives of blobs the members that it takes ahead of time."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Lazyck
+
+from lazyck.postbuild.mentions import Part, pulled
+
+pytestmark = pytest.mark.differs("each test compares its library itself")
+
+FILES = {
+    "api.hpp": "#pragma once\nint used(int);\nint through_inline(int);\nint spare(int);\n"
+    "inline int both(int x) { return through_inline(x); }\n"
+    "struct Made { int x; Made(int); ~Made(); Made operator+(const Made &) const; };\nMade make(int);\n"
+    "int from_real(int);\nint behind_real(int);\nint asked(int);\nint chosen();\n",
+    "main.cpp": '#include "api.hpp"\nextern "C" int run(int x) { return used(x) + chosen(); }\n',
+    "real.cpp": '#include "api.hpp"\nint from_real(int x) { return behind_real(x) + 1; }\n',
+    "blob/used.cpp": '#include "api.hpp"\n'
+    "int used(int x) { auto a = make(x); return (a + a).x + both(1) + from_real(x); }\n",
+    "blob/inline.cpp": '#include "api.hpp"\nint through_inline(int x) { return x + 100; }\n',
+    "blob/made.cpp": '#include "api.hpp"\n'
+    "Made::Made(int n) : x(n) {}\nMade::~Made() {}\nMade Made::operator+(const Made &o) const { return x + o.x; }\n",
+    "blob/make.cpp": '#include "api.hpp"\nMade make(int x) { return Made(x); }\n',
+    "blob/behind.cpp": '#include "api.hpp"\nint behind_real(int x) { return x * 1000; }\n',
+    "blob/spare.cpp": '#include "api.hpp"\nint spare(int x) { return -x; }\n',
+    "blob/asked.cpp": '#include "api.hpp"\nint asked(int x) { return -x; }\n',
+    "blob/chosen1.cpp": "int chosen() { return 1000000; }\n",
+    "blob/chosen2.cpp": "int table[2] = {1, 2};\nint chosen() { return 2000000; }\nint other() { return table[1]; }\n",
+    "blob/registers.cpp": '#include <cstdio>\nstruct R { R() { std::fputs("registered", stderr); } } r;\n'
+    "int unused() { return 1; }\n",
+}
+NEEDED = ["behind", "chosen1", "inline", "made", "make", "used"]
+RESULT = str(6 + 101 + 3001 + 1000000)
+BLOBS = [*NEEDED, "asked", "chosen2", "registers", "spare"]
+COMPILE = "set -e\nfor f in *.cpp blob/*.cpp; do c++ -O1 -fPIC -I. -c $f -o $(basename $f .cpp).o; done\n"
+ARCHIVE = f"ar rcs libparts.a {' '.join(f'{b}.o' for b in sorted(BLOBS))} real.o\n"
+
+
+class Built:
+    """Builds the files lazily with `script`."""
+
+    def __init__(self, lazyck: Lazyck, where: Path, script: str) -> None:
+        self.where, self.lazyck = where, lazyck
+        for name, text in FILES.items():
+            (where / name).parent.mkdir(exist_ok=True)
+            (where / name).write_text(text)
+        (where / "build.sh").write_text(COMPILE + script)
+        done = lazyck("build", "full", "--toolchain", "host", "--", "sh", "build.sh", cwd=where)
+        assert done.returncode == 0, done.stderr
+        self.report = done.stderr
+
+    @property
+    def left_out(self) -> int:
+        found = re.search(r"(\d+) blobs? of static libraries (?:is|are) needed by nothing in this link", self.report)
+        return int(found[1]) if found else 0
+
+    def check(self) -> list[Any]:
+        done = self.lazyck("check", "--tmp-dir", ".lazyck-build", "--json", cwd=self.where)
+        (found,) = json.loads(done.stdout)
+        return [(d["kind"], d["demangled"]) for d in found["differences"] if d["fails"]]
+
+    def call(self) -> tuple[str, bool]:
+        """Return what the library computes, and whether it contains `registers`."""
+        code = "import ctypes; print(ctypes.CDLL('./libx.so').run(3))"
+        done = subprocess.run([sys.executable, "-c", code], cwd=self.where, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip(), "registered" in done.stderr
+
+
+def test_what_only_the_text_of_a_lazy_blob_tells_is_taken_and_the_rest_is_left_out(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    """The members are needed by an inline function, an operator, an implicit destructor, and a real
+    member of the archive."""
+    built = Built(lazyck, tmp_path, f"{ARCHIVE}c++ -shared -o libx.so main.o libparts.a\n")
+    assert "10 blobs deferred, 6 lazy" in built.report and "0 eager" in built.report, built.report
+    assert built.left_out == 4
+    assert built.check() == []
+    assert built.call() == (RESULT, False)
+
+
+@pytest.mark.parametrize(
+    ("link", "left_out"),
+    [
+        ("-Wl,--whole-archive libparts.a -Wl,--no-whole-archive", 0),
+        ("-Wl,--push-state,--whole-archive,libparts.a,--pop-state", 0),
+        ("-Wl,--whole-archive -Wl,--no-whole-archive libparts.a", 4),
+        ("-Wl,--push-state,--whole-archive,--pop-state libparts.a", 4),
+        ("-Wl,-u,_Z5askedi libparts.a", 3),
+        ("-Wl,--undefined=_Z5askedi -Xlinker -u -Xlinker _Z5sparei libparts.a", 2),
+        ("-Wl,--no-as-needed libneeds.so libparts.a -Wl,-rpath,$PWD", 3),
+        ("libparts.a spare.o", 3),
+        ("again.cpp libparts.a", 0),
+        ("-fuse-ld=lld -Wl,--start-lib asked.o spare.o -Wl,--end-lib libparts.a", 4),
+    ],
+)
+def test_how_a_link_can_take_members_otherwise(lazyck: Lazyck, tmp_path: Path, link: str, left_out: int) -> None:
+    # If the link takes all members, two of them must not define `chosen`.
+    archive = ARCHIVE if left_out else ARCHIVE.replace("chosen2.o", "")
+    needs = (
+        'echo "int spare(int); int x() { return spare(1); }" > ../n.cpp; c++ -fPIC -shared ../n.cpp -o libneeds.so\n'
+    )
+    built = Built(lazyck, tmp_path, f"{archive}{needs}echo > again.cpp\nc++ -fPIC -shared -o libx.so main.o {link}\n")
+    assert built.left_out == left_out, built.report
+    if "again" not in link:  # lazyck check cannot compile what the link itself compiles
+        assert built.check() == []
+        assert built.call() == (RESULT, not left_out)
+
+
+def test_a_program_takes_the_first_of_two_definitions_and_runs_no_other_initializers(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    program = 'extern "C" int run(int);\n#include <cstdio>\nint main() { std::printf("%d\\n", run(3)); }\n'
+    script = f"{ARCHIVE}cat > start.cc <<'END'\n{program}END\nc++ -c start.cc\nc++ -o prog start.o main.o libparts.a\n"
+    built = Built(lazyck, tmp_path, script)
+    assert (built.left_out, built.check()) == (4, [])
+    shown = subprocess.run([tmp_path / "prog"], capture_output=True, text=True)
+    assert shown.stdout == f"{RESULT}\n", shown.stderr
+    assert "registered" not in shown.stderr
+
+
+def parts(**given: tuple[str, str]) -> list[Part]:
+    return [Part(name, frozenset(d.split()), frozenset(n.split())) for name, (d, n) in given.items()]
+
+
+def test_what_is_pulled() -> None:
+    chain = parts(a=("a", "b c"), b=("b", ""), c=("c d", "a"), spare=("e", "a"))
+    assert pulled(chain, {"a"}, set()) == {"a", "b", "c"}
+    assert pulled(chain, {"a"}, {"b"}) == {"a", "c"}
+    assert pulled(chain, {"a"}, {"a"}) == set()
+    assert pulled(chain, {"e"}, set()) == {"a", "b", "c", "spare"}
+    rivals = parts(one=("f g", ""), two=("f", ""), three=("g h", ""))
+    assert pulled(rivals, {"f", "h"}, set()) <= {"one", "three"}
