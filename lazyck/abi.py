@@ -67,7 +67,7 @@ TOOLCHAIN_ROCM = "rocm"
 MANIFEST_MAGIC = b"LAZYCKMF"
 MANIFEST_VERSION = 6
 # The columns of a manifest's header, behind the magic, and of the rows of its tables, in order.
-# manifest.py has the grammar, and says what each column means.
+# formats/manifest.py has the grammar, and says what each column means.
 MANIFEST_HEADER = {
     "version": "u32", "size": "u32",
     "blobs": "u32", "symbols": "u32", "recipes": "u32", "words": "u32",
@@ -102,7 +102,7 @@ CACHE_BUNDLES = ".bundles"
 CACHE_TRIMMED = ".trimmed"
 # The number of directories from a cache's root to an entry, including the root.
 DEPTH_OF_ENTRIES = 4
-# The digits of a blob's digest and of ENV_EXTRA_CACHE_KEY's hash in names of files (see layout.py).
+# The digits of a blob's digest and of ENV_EXTRA_CACHE_KEY's hash in names of files (see formats/layout.py).
 DIGEST_DIGITS = 16
 SALT_DIGITS = 12
 # Behind an entry's ELF image: this magic, the version as a u32, four zero bytes, and the columns,

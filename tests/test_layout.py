@@ -58,7 +58,7 @@ def test_the_top_of_the_package_holds_the_floor_and_the_command_line_alone() -> 
 
 
 def test_tests_mirror_the_rooms() -> None:
-    tests = {p.name for p in (REPOSITORY / "tests").iterdir() if p.is_dir() and p.name != "__pycache__"}
+    tests = {name.split("/")[1] for name in tracked() if name.startswith("tests/") and name.count("/") > 1}
     assert tests == rooms() | OTHER_TESTS
 
 

@@ -1,6 +1,6 @@
 // Provides the part of the CUDA runtime that programs need before and after they launch kernels, on
-// a machine without a GPU: one device whose memory is the host's. tests/support/cuda_spy.cpp, which this is
-// compiled with, records the kernels.
+// a machine without a GPU: one device whose memory is the host's. tests/support/cuda_spy.cpp, which
+// this is compiled with, records the kernels.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>

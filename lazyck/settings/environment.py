@@ -131,4 +131,4 @@ def runtime_source() -> Path:
         if not path.is_dir():
             raise UsageError(f"{abi.ENV_RUNTIME_SRC}={given!r}: no such directory", f"unset {abi.ENV_RUNTIME_SRC}")
         return path
-    return Path(__file__).parent / "runtime" / "src"
+    return Path(__file__).parent.parent / "runtime" / "src"

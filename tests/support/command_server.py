@@ -28,6 +28,7 @@ TESTS = REPOSITORY / "tests"
 MAIN = str(REPOSITORY / "lazyck" / "__main__.py")
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "COVERAGE_")
 _OPTIONAL = ("lazyck.prebuild.farm.", "lazyck.prebuild.reapi.", "lazyck.library.", "lazyck.toolchains.irc")
+_FOR_PROGRAMS = tuple(f"lazyck.{name}" for name in ("__main__", "pytest", "setuptools", "telemetry", "torch"))
 _MARK = b"\n"
 
 
@@ -137,11 +138,12 @@ def serve() -> None:
 
 
 def _import_most() -> None:
-    """Import all of lazyck but what needs an optional package, some of which start threads."""
+    """Import all that commands use, but what needs an optional package, some of which start
+    threads."""
     import lazyck
 
     for module in pkgutil.walk_packages(lazyck.__path__, "lazyck."):
-        if not module.name.startswith(_OPTIONAL):
+        if not module.name.startswith((*_OPTIONAL, *_FOR_PROGRAMS)):
             import_module(module.name)
 
 
