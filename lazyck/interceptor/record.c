@@ -1,5 +1,5 @@
-// Writes what a call leaves: its record (lazyck/formats/record.py has the grammar), the deferred object
-// with the record, the list of compiles, and the log.
+// Writes what a call leaves: its record (lazyck/formats/record.py has the grammar), the deferred
+// object with the record, the list of compiles, and the log.
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
