@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 
-CHECK = [sys.executable, REPOSITORY / "scripts" / "commits.py"]
+CHECK = [sys.executable, str(REPOSITORY / "scripts" / "commits.py")]
 
 
 def git(where: Path, *words: str) -> str:

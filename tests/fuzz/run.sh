@@ -27,7 +27,7 @@ trap 'rm -rf "$work"; [ -n "$failed" ] || [ -z "$temporary" ] || rm -rf "$tempor
 trap 'exit 1' HUP INT TERM
 python=${PYTHON:-python3}
 case $python in */*) python=$(cd "$(dirname "$python")" && pwd)/${python##*/} ;; esac
-export PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$repo:$repo/tests${PYTHONPATH:+:$PYTHONPATH}"
 clang=$(command -v clang-19 || command -v clang || true)
 clangxx=$(command -v clang++-19 || command -v clang++ || true)
 level=-O1

@@ -22,7 +22,7 @@ if len(sys.argv) == 1:
 
 # Only coverage of the decoders' own code counts, not that of the standard library.
 with atheris.instrument_imports(include=["lazyck"]):
-    from python_targets import TARGETS
+    from fuzz.python_targets import TARGETS
 
 
 def main() -> None:

@@ -19,9 +19,9 @@ import pytest
 pytest.importorskip("hypothesis", reason="no hypothesis (pip install lazyck[test])")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from python_targets import CORPUS, TARGETS, corpus, join_words, only_known_errors
-from seeds import archive
 
+from fuzz.python_targets import CORPUS, TARGETS, corpus, join_words, only_known_errors
+from fuzz.seeds import archive
 from lazyck import abi
 from lazyck.errors import LazyckError
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, decode, encode

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from python_targets import TARGETS
 from support import REPOSITORY
+
+from fuzz.python_targets import TARGETS
 
 NATIVE = ("manifest", "elf", "entry", "shim_words", "shim_includes", "shim_headers")
 

@@ -18,8 +18,6 @@ def test_help_is_of_the_interface_alone() -> None:
         assert f"class {name}(" in shown or f"\n    {name}(" in shown, name
     assert "__getattr__" not in shown
     assert "DATA" not in shown
-    contents = shown.partition("PACKAGE CONTENTS\n")[2].partition("\n\n")[0].split()
-    assert contents == ["__main__", "cmake", "(package)", "pytest", "setuptools", "telemetry", "torch"]
     assert dir(lazyck) == sorted(lazyck.__all__)
 
 

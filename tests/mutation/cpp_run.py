@@ -23,11 +23,11 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
-from cpp_mutants import SWITCHES, Mutant, Mutated, compile_errors, mutate, switches  # noqa: E402
 from support.unit_binary import UnitBinary, build, cases  # noqa: E402
 
 from lazyck import abi  # noqa: E402
 from lazyck.runtime.objects import SOURCES  # noqa: E402
+from mutation.cpp_mutants import SWITCHES, Mutant, Mutated, compile_errors, mutate, switches  # noqa: E402
 
 DECIDING = (
     "base/failure.cpp",

@@ -4,8 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cpp_mutants import Mutated, compile_errors, mutate, switches
-from cpp_run import CLANG, DECIDING, measure, render
+
+from mutation.cpp_mutants import Mutated, compile_errors, mutate, switches
+from mutation.cpp_run import CLANG, DECIDING, measure, render
 
 _LEAST = 0.8
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
-from probe_bench import Bench
+from support.probe_bench import Bench
 
 from lazyck.postbuild.cxx.mangled import class_in, identifiers, is_of_the_standard_library, is_private, scope_of
 from lazyck.postbuild.cxx.uses import declarations, reaching

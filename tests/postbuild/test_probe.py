@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from probe_bench import NO_STORE, Bench, by_stem, check, reasons
+from support.probe_bench import NO_STORE, Bench, by_stem, check, reasons
 
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.probe import probe

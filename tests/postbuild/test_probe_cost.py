@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from probe_bench import NO_STORE
 from support.counting import CountingCompiler
 from support.link_jobs import link_job
+from support.probe_bench import NO_STORE
 
 from lazyck.postbuild.eager import HostUnits, compile_eagerly
 from lazyck.postbuild.probe.probe import ProbeResult, probe

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from probe_bench import Bench, by_stem, reasons
+from support.probe_bench import Bench, by_stem, reasons
 
 
 @pytest.fixture(params=["g++", "clang++-19", "aarch64-linux-gnu-g++"])

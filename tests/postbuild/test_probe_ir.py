@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from probe_bench import NO_STORE
 from support.llvm_tools import irc, needs_llvmlite
+from support.probe_bench import NO_STORE
 
 from lazyck.postbuild.probe.probe import probe
 from lazyck.postbuild.reasons import Kind

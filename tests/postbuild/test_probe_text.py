@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from probe_bench import Bench, by_stem
+from support.probe_bench import Bench, by_stem
 
 from lazyck import proc
 from lazyck.postbuild.probe.group import Probed

@@ -1,10 +1,10 @@
-"""Run the short form of `python tests/runtime/stress.py --chaos SECONDS`."""
+"""Run the short form of `python tests/support/stress.py --chaos SECONDS`."""
 
 from pathlib import Path
 
 import pytest
-from stress import build, build_chaos, chaos_env, one_round
 from support.lazylib import LazyLibrary
+from support.stress import build, build_chaos, chaos_env, one_round
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Let many processes with many threads call the blobs of one library in any order. Each blob must
 be compiled once.
 
-    python tests/runtime/stress.py [--processes N] [--threads N] [--rounds N]
+    python tests/support/stress.py [--processes N] [--threads N] [--rounds N]
         [--chaos SECONDS [--seed N]]
 
 A round begins with an empty cache. With --chaos, threads sleep at random around the calls by which
