@@ -102,7 +102,8 @@ CACHE_BUNDLES = ".bundles"
 CACHE_TRIMMED = ".trimmed"
 # The number of directories from a cache's root to an entry, including the root.
 DEPTH_OF_ENTRIES = 4
-# The digits of a blob's digest and of ENV_EXTRA_CACHE_KEY's hash in names of files (see formats/layout.py).
+# The digits of a blob's digest and of ENV_EXTRA_CACHE_KEY's hash in names of files
+# (formats/layout.py).
 DIGEST_DIGITS = 16
 SALT_DIGITS = 12
 # Behind an entry's ELF image: this magic, the version as a u32, four zero bytes, and the columns,

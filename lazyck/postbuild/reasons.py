@@ -109,6 +109,10 @@ class Kind(Enum):
         "is linked into a static program, which cannot load blobs at run time",
         "Link the program without `-static`, or make a shared library of these sources.",
     )
+    FREESTANDING = (
+        "is linked without the compiler's own libraries or start files, which the runtime needs",
+        "Link without `-nostdlib`, `-nodefaultlibs`, `-nolibc` and `-nostartfiles`.",
+    )
     LTO = (
         "is linked with LTO objects that no nm at hand can read",
         "Install the `nm` that reads the compiler's LTO objects (`gcc-nm`, `llvm-nm`), or compile the other files "

@@ -26,6 +26,11 @@ void exception_ptr::_M_release() noexcept {}
 """
 
 
+# What stubs define.
+NAMES = ("manifest", "manifest_end", "slots", "slot_count", "registering", "wrapped")
+EMPTY = f"""__attribute__((visibility("hidden"))) char {", ".join(f"lazyck_{name}[8]" for name in NAMES)};\n"""
+
+
 @pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
 def test_libraries_with_copies_of_the_cxx_library_are_not_needed(
     tmp_path: Path, compiler: str, monkeypatch: pytest.MonkeyPatch
@@ -36,13 +41,25 @@ def test_libraries_with_copies_of_the_cxx_library_are_not_needed(
     Path("copies.cpp").write_text(COPIES)
     subprocess.run(["g++", "-shared", "-fPIC", "copies.cpp", "-o", "libcopies.so"], check=True)
     objects = runtime_objects(tmp_path / "store", compiler, ())
-    names = ("manifest", "manifest_end", "slots", "slot_count", "registering", "wrapped")
-    own = ", ".join(f"lazyck_{name}[8]" for name in names)
-    Path("empty.cpp").write_text(f'extern "C" {{ __attribute__((visibility("hidden"))) char {own}; }}')
-    words = ["-shared", "-fPIC", "empty.cpp", *map(str, objects), "-Wl,--as-needed", "-L.", "-lcopies", "-o", "x.so"]
+    Path("empty.c").write_text(EMPTY)
+    words = ["-shared", "-fPIC", "empty.c", *map(str, objects), "-Wl,--as-needed", "-L.", "-lcopies", "-o", "x.so"]
     subprocess.run([compiler, *words], check=True)
     needed = elf.read_shared("x.so").needed
     assert "libcopies.so" not in needed and any(name.startswith("libstdc++") for name in needed), needed
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_what_every_link_brings_is_all_that_the_runtime_needs(
+    tmp_path: Path, compiler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    monkeypatch.chdir(tmp_path)
+    objects = runtime_objects(tmp_path / "store", compiler, ())
+    Path("empty.c").write_text(EMPTY)
+    # A driver for C, and what postbuild/link/words.py adds, which is no library of mathematics.
+    words = ["-shared", "-fPIC", "empty.c", *map(str, objects), "-lstdc++", "-ldl", "-lpthread", "-Wl,-z,defs"]
+    subprocess.run(["gcc", *words, "-o", "x.so"], check=True)
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++-19"])

@@ -202,8 +202,11 @@ def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
     blobs, or if it is not known what real objects need."""
     inputs, settings = job.inputs, job.settings
     reason: Reason | None = None
-    if any(item.name in ("-static", "--static", "-static-pie") for item in inputs.items) and not inputs.shared:
+    names = {item.name or item.words[0] for item in inputs.items}
+    if names & {"-static", "--static", "-static-pie"} and not inputs.shared:
         reason = Reason(Kind.STATIC)
+    elif names & {"-nostdlib", "-nodefaultlibs", "-nolibc", "-nostartfiles"}:
+        reason = Reason(Kind.FREESTANDING)
     elif found.unread:
         reason = Reason(Kind.LTO, os.path.basename(found.unread))
     if reason:

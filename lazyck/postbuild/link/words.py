@@ -60,7 +60,8 @@ def link_words(
             words += _to_linker("--export-dynamic")
         elif not inputs.soname:
             words += _to_linker("-soname", soname)
-        if lookup.is_c_driver(link.call.tool):
+        others = {"-nostdlib++", "-stdlib=libc++"}  # a driver for C++ brings its library, or not this one
+        if lookup.is_c_driver(link.call.tool) or others.intersection(words):
             words.append("-lstdc++")
         words += ["-ldl", "-lpthread", *_for_blobs(inputs, keeper, demands)]
     return [*words, *_to_linker(*(f"--wrap={name}" for name in wrapped))], keeper.originals

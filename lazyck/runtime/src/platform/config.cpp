@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <set>
@@ -84,7 +83,9 @@ long read_size_kib(const char* variable, long by_default) {
     if (value.empty()) return by_default;
     const std::optional<double> bytes = size_in(value);
     if (!bytes) fail_variable(variable, value, "must be a size such as 4G or 512M, or 0");
-    return static_cast<long>(std::ceil(*bytes / 1024));  // rounded up, because 0 has a meaning of its own
+    const double kib = *bytes / 1024;
+    const long whole = static_cast<long>(kib);
+    return whole + (whole < kib);  // rounded up, because 0 has a meaning of its own
 }
 
 bool is_plain_name(const std::string& name) { return name[0] != '.' && name.find('/') == std::string::npos; }
