@@ -184,6 +184,68 @@ SHIM_LISTS = dict.fromkeys((
 ))  # fmt: skip
 
 
+# -- words between programs ------------------------------------------------------------------------
+# Each word stands here alone, as a constant named after it (tests/test_words.py).
+# Commands of lazyck-unit (units/src/main.cpp) in recipes, what it says that a compile was
+# (cache/costs.cpp), the rows of the table of what a host unit registers, and files that it leaves.
+UNIT_HOST, UNIT_ENTRY, UNIT_KERNEL, UNIT_HIP_HOST, UNIT_HIP_ENTRY = "host", "entry", "kernel", "hip-host", "hip-entry"
+UNIT_HIP_KERNEL, UNIT_HIP_OBJECT, UNIT_HIP_TEXT = "hip-kernel", "hip-object", "hip-text"
+COST_HOST, COST_KERNEL, COST_ALONE, COST_WHOLE, COST_REFUSED = "host", "kernel", "alone", "whole", "refused"
+TABLE_KERNEL, TABLE_WHOLE, TABLE_VARIABLE, TABLE_FILE = "kernel", "whole", "variable", "file"
+SUFFIX_TEXT, SUFFIX_COST = ".text", ".cost"
+# Commands of lazyck-rt (entrance/tool_main.cpp), the members of its JSON lines, and the options of
+# lazyck-rt, lazyck-remote and lazyck-launch.
+RT_COMPILE, RT_MAKE, RT_STATUS, RT_PATH, RT_KERNELS = "compile", "make", "status", "path", "kernels"
+RT_PACKS, RT_PREAMBLES, RT_PREAMBLE, RT_VERIFY, RT_TRIM = "packs", "preambles", "preamble", "verify", "trim"
+ROW_NAME, ROW_ARCH, ROW_PATH, ROW_CACHED, ROW_KEY, ROW_ENTRY = "name", "arch", "path", "cached", "key", "entry"
+ROW_BLOB, ROW_SYMBOL, ROW_VERSION, ROW_ROOT, ROW_PROBLEM = "blob", "symbol", "version", "root", "problem"
+ROW_PREAMBLE, ROW_BYTES, ROW_LAST_USE = "preamble", "bytes", "last_use"
+OPTION_FROM, OPTION_LIBRARY, OPTION_ARCH, OPTION_BLOB_LIST = "--from", "--library", "--arch", "--blob-list"
+OPTION_QUIET, OPTION_AGAIN, OPTION_TOOLCHAIN, OPTION_MAX_SIZE = "--quiet", "--again", "--toolchain", "--max-size"
+OPTION_OLDER_THAN, OPTION_ONLY, OPTION_DRY_RUN, OPTION_KEY = "--older-than", "--only", "--dry-run", "--key"
+OPTION_NAME, OPTION_CACHE, OPTION_WAIT, OPTION_ONLY_FETCH = "--name", "--cache", "--wait", "--only-fetch"
+OPTION_EXPECT, OPTION_DEFER, OPTION_LINKS = "--expect", "--defer", "--links"
+# Commands of lazyck-remote, the first words of the lines between it and the library
+# (remote/helper.py says which end sends them), and what follows `note` and `failed`.
+REMOTE_ENTRY, REMOTE_COMPILE = "entry", "compile"
+LINE_PID, LINE_NOTE, LINE_REFUSED, LINE_SKIPPED, LINE_HIT = "pid", "note", "refused", "skipped", "hit"
+LINE_COMPILE, LINE_MISS, LINE_FAILED, LINE_MADE, LINE_KEPT = "compile", "miss", "failed", "made", "kept"
+LINE_BAD = "bad"
+NOTE_INFO, NOTE_WARN = "info", "warn"
+FAILED_FINAL, FAILED_PASSING = "final", "passing"
+# What the shim did with a call, and why (docs/interceptor.md): in its log, for `lazyck-launch
+# --defer`, and in the toolchains' tables.
+DID_DEFER, DID_LINK, DID_PASS, DID_FAIL = "defer", "link", "pass", "fail"
+WHY_BLOB, WHY_DEFERRED_INPUT, WHY_ARCHIVE, WHY_ASSEMBLY = "blob", "deferred-input", "archive", "assembly"
+WHY_CANNOT_WRITE, WHY_COMPILE_AND_LINK, WHY_CUDA_BY_CLANG = "cannot-write", "compile-and-link", "cuda-by-clang"
+WHY_DEPENDENCIES, WHY_DEV_NULL, WHY_DEVICE_LINK, WHY_DRY_RUN = "dependencies", "dev-null", "device-link", "dry-run"
+WHY_HIP_ON_NVIDIA, WHY_LANGUAGE, WHY_LINK_WITHOUT_BLOBS = "hip-on-nvidia", "language", "link-without-blobs"
+WHY_MODULES, WHY_NO_CWD, WHY_NO_INPUT, WHY_NO_OUTPUT = "modules", "no-cwd", "no-input", "no-output"
+WHY_NO_SOURCE, WHY_NOT_A_BLOB, WHY_OTHER_MACHINE = "no-source", "not-a-blob", "other-machine"
+WHY_OTHER_OUTPUT, WHY_PREPROCESS, WHY_PROFILING, WHY_QUERY = "other-output", "preprocess", "profiling", "query"
+WHY_RELOCATABLE_DEVICE_CODE, WHY_RELOCATABLE_LINK = "relocatable-device-code", "relocatable-link"
+WHY_RESPONSE_FILE, WHY_SEVERAL_SOURCES = "response-file", "several-sources"
+WHY_SOURCE_UNREADABLE, WHY_SPLIT_DEBUG, WHY_STDIN, WHY_STDOUT = "source-unreadable", "split-debug", "stdin", "stdout"
+WHY_SYNTAX_ONLY, WHY_TRY_COMPILE, WHY_UNKNOWN_COMPILER = "syntax-only", "try-compile", "unknown-compiler"
+WHY_UNSEEN_LINK, WHY_UNSUPPORTED_OPTION, WHY_UNUSUAL_OUTPUT = "unseen-link", "unsupported-option", "unusual-output"
+# Events (record/events.cpp): their kinds, where a load came from, and the members of a line of a
+# history and of a trace. MADE: those of the line that ends the log of a compile.
+EVENT_COMPILE, EVENT_WAIT, EVENT_LOAD = "compile", "wait", "load"
+ORIGIN_CACHE, ORIGIN_TIER, ORIGIN_REMOTE, ORIGIN_TEXT, ORIGIN_COMPILED = "cache", "tier", "remote", "text", "compiled"
+KEY_T, KEY_S, KEY_KIND, KEY_LIBRARY, KEY_BLOB, KEY_ARCH, KEY_PID = "t", "s", "kind", "library", "blob", "arch", "pid"
+KEY_TID, KEY_HOST, KEY_RANK, KEY_FAILED, KEY_WHAT, KEY_KIB = "tid", "host", "rank", "failed", "what", "kib"
+KEY_SIZE, KEY_PH, KEY_NAME, KEY_CAT, KEY_TS, KEY_DUR, KEY_ARGS = "size", "ph", "name", "cat", "ts", "dur", "args"
+KEY_PEAK_KIB = "peak_kib"
+MADE_SHA256, MADE_STARTED, MADE_FINISHED, MADE_HOST, MADE_BUNDLE = "sha256", "started", "finished", "host", "bundle"
+MADE_DIGEST, MADE_TOOLCHAIN = "digest", "toolchain"
+# What lazyck-remote leaves for the library, and `lazyck-rt make` for a compile service.
+FETCHED_FILE, COMPILER_LOG_FILE = "fetched.so", "compiler.log"
+MAKE_DIRECTORY, MAKE_ENTRY, MAKE_LOG, MAKE_COST = "made", "made/entry", "made/log", "made/cost"
+# The sums of `lazyck-rt trim`.
+TRIM_SUMS = dict.fromkeys((
+    "kept", "kept_bytes", "removed", "removed_bytes", "removed_logs", "removed_preambles", "removed_texts",
+))  # fmt: skip
+
 # -- placeholders in a recipe's words: one byte 0x01, then a letter --------------------------------
 PH = "\x01"
 PH_SOURCE = PH + "S"  # the blob's source

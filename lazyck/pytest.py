@@ -60,7 +60,7 @@ class Watch:
         import lazyck  # imported late: not every run of pytest needs it
 
         stats = [library.stats() for library in lazyck.loaded()]
-        events = [event for event in self._read() if event.kind == "compile"]
+        events = [event for event in self._read() if event.kind == abi.EVENT_COMPILE]
         self._named += sum(event.pid == os.getpid() for event in events)
         before, self._unnamed = self._unnamed, sum(s.compiles + s.failures for s in stats) - self._named
         found = [f"{event.blob} of {event.library} ({event.seconds:.1f} s)" for event in events]

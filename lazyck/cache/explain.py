@@ -132,7 +132,7 @@ def read_command(log: Path) -> list[str] | None:
             line = f.readline(_LONGEST_COMMAND).decode(errors="surrogateescape")
         words = shlex.split(line[2:]) if line.startswith("$ ") else None
         # lazyck-unit may stand before the project's own command (units/src/main.cpp).
-        is_led = words is not None and words[1:2] in (["hip-object"], ["hip-text"]) and "--" in words
+        is_led = words is not None and words[1:2] in ([abi.UNIT_HIP_OBJECT], [abi.UNIT_HIP_TEXT]) and "--" in words
         return words[words.index("--") + 1 :] if words and is_led else words
     except (RefusedError, OSError, ValueError):
         return None
@@ -170,11 +170,12 @@ def installed_packs(rt: Path, library: Path, env: Mapping[str, str]) -> list[dic
     """Return the packs that are installed beside `library`, as the runtime finds them: the `name`
     and `version` of each distribution, the `root` of the cache in it, and the `problem` because of
     which its entries are not used, an empty string if it was made for this build."""
-    out = proc.check("looking for packs", rt_words(rt, "packs", library, ()), env=env).stdout
+    out = proc.check("looking for packs", rt_words(rt, abi.RT_PACKS, library, ()), env=env).stdout
     return [json.loads(line) for line in out.splitlines()]
 
 
 def render_pack(pack: Mapping[str, str], entry: Path) -> str:
     """Return a line about a pack for people who ask for `entry`."""
-    has = "has the entry" if entry.is_relative_to(pack["root"]) else "does not have it"
-    return f"  pack        {pack['problem'] or ' '.join((visible(pack['name']), visible(pack['version']), has))}"
+    has = "has the entry" if entry.is_relative_to(pack[abi.ROW_ROOT]) else "does not have it"
+    name = f"{visible(pack[abi.ROW_NAME])} {visible(pack[abi.ROW_VERSION])}"
+    return f"  pack        {pack[abi.ROW_PROBLEM] or f'{name} {has}'}"

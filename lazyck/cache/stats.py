@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lazyck.abi import archs_in_name
+from lazyck import abi
 from lazyck.cache.entries import Holdings
 from lazyck.history.costs import Costs
 from lazyck.history.events import Event
@@ -67,7 +67,7 @@ def add_up(
         sizes[entry.at.library, entry.at.archs].append(entry.size)
     happened: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in counting:
-        happened[event.library, archs_in_name(event.arch)].append(event)
+        happened[event.library, abi.archs_in_name(event.arch)].append(event)
     return Stats(
         total=_sums([entry.size for entry in holdings.entries], counting, took),
         shares=tuple((*key, _sums(sizes[key], happened[key], took)) for key in sorted({*sizes, *happened})),
@@ -80,19 +80,19 @@ def add_up(
 
 
 def _sums(sizes: Sequence[int], events: Sequence[Event], took: Costs) -> Sums:
-    loads = [e for e in events if e.kind == "load" and not e.has_failed]
-    hits = [e for e in loads if e.what.startswith("cache")]
-    fetched = [e for e in loads if e.what.startswith("remote ")]
-    waits = [e for e in events if e.kind == "wait"]
+    loads = [e for e in events if e.kind == abi.EVENT_LOAD and not e.has_failed]
+    hits = [e for e in loads if e.what.startswith(abi.ORIGIN_CACHE)]
+    fetched = [e for e in loads if e.what.startswith(abi.ORIGIN_REMOTE + " ")]
+    waits = [e for e in events if e.kind == abi.EVENT_WAIT]
     return Sums(
         entries=len(sizes),
         bytes=sum(sizes),
         hits=len(hits),
         fetched=len(fetched),
-        misses=sum(e.kind == "compile" and not e.has_failed for e in events),
+        misses=sum(e.kind == abi.EVENT_COMPILE and not e.has_failed for e in events),
         failures=sum(e.has_failed for e in events),
         waits=len(waits),
-        seconds_spent=sum(e.seconds for e in events if e.kind == "compile"),
+        seconds_spent=sum(e.seconds for e in events if e.kind == abi.EVENT_COMPILE),
         seconds_saved=sum(took.of(e.library, e.blob, e.arch) or 0.0 for e in [*hits, *fetched]),
         seconds_waited=sum(e.seconds for e in waits),
     )

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,8 @@ def verify(cache: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Read every entry in full. Return the paths of all entries, and of directories that were
     skipped, each with what is wrong with it: an empty string if nothing is. Raises `CommandError`
     if that cannot be done."""
-    result, rows, error = _run("verifying the cache", [str(tool(env)), "verify", str(cache)], env)
-    found = {str(r.get("path", "")): str(r.get("problem") or "") for r in rows}
+    result, rows, error = _run("verifying the cache", [str(tool(env)), abi.RT_VERIFY, str(cache)], env)
+    found = {str(r.get(abi.ROW_PATH, "")): str(r.get(abi.ROW_PROBLEM) or "") for r in rows}
     if result.status not in (0, 1) or (result.status == 1 and not any(found.values())):
         raise error
     return found
@@ -93,18 +93,18 @@ def trim(
     With `only`, just the entries of these paths, and the entries in the directories of these paths,
     are considered. Raises `CommandError`.
     """
-    argv = [str(tool(env)), "trim", str(cache)]
-    argv += ["--max-size", str(max_size)] if max_size is not None else []
-    argv += ["--older-than", str(older_than)] if older_than is not None else []
-    argv += ["--dry-run"] if dry_run else []
+    argv = [str(tool(env)), abi.RT_TRIM, str(cache)]
+    argv += [abi.OPTION_MAX_SIZE, str(max_size)] if max_size is not None else []
+    argv += [abi.OPTION_OLDER_THAN, str(older_than)] if older_than is not None else []
+    argv += [abi.OPTION_DRY_RUN] if dry_run else []
     with contextlib.ExitStack() as stack:
-        argv += stack.enter_context(listed(only, "--only")) if only is not None else []
+        argv += stack.enter_context(listed(only, abi.OPTION_ONLY)) if only is not None else []
         result, rows, error = _run("trimming the cache", argv, env)
-    if result.status != 0 or not rows or "kept" not in rows[-1]:
+    if result.status != 0 or not rows or not rows[-1].keys() >= abi.TRIM_SUMS.keys():
         raise error
     sys.stderr.write(result.stderr)  # warnings about directories that were skipped
-    total = {f.name: int(rows[-1].get(f.name, 0)) for f in fields(Trimmed)[1:]}
-    return Trimmed(tuple(str(r.get("path", "")) for r in rows[:-1]), **total)
+    total = {name: int(rows[-1][name]) for name in abi.TRIM_SUMS}
+    return Trimmed(tuple(str(r.get(abi.ROW_PATH, "")) for r in rows[:-1]), **total)
 
 
 def _run(

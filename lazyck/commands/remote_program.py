@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
+from lazyck import abi
 from lazyck.remote import helper
 from lazyck.remote.helper import Caller
 from lazyck.settings.environment import environment
@@ -20,7 +21,7 @@ def main() -> NoReturn:
 
 
 def _prepare(words: Sequence[str]) -> Callable[[Caller], None]:
-    if words[:1] != ["compile"]:
+    if words[:1] != [abi.REMOTE_COMPILE]:
         return partial(helper.serve, helper.parse(words))
     from lazyck.prebuild.service import compile_elsewhere, parse  # much to import, and rarely needed
 

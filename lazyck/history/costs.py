@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lazyck.abi import CACHE_COSTS, PROGRAMS, archs_in_name
+from lazyck.abi import CACHE_COSTS, EVENT_COMPILE, PROGRAMS, archs_in_name
 from lazyck.directory import RefusedError, directory_below, opened_in, pass_over
 from lazyck.files import write_atomic
 from lazyck.history.events import Event, lines_below
@@ -61,7 +61,7 @@ class Costs:
 
     def with_events(self, events: Iterable[Event]) -> "Costs":
         """Return these costs with those of the compiles in a history, which is newer."""
-        compiles = [e for e in events if e.kind == "compile" and not e.has_failed]
+        compiles = [e for e in events if e.kind == EVENT_COMPILE and not e.has_failed]
         newer = {(e.library, e.blob, archs_in_name(e.arch)): e.seconds for e in compiles}
         return Costs({key: s for key, s in self.seconds.items() if key not in newer} | newer, self.peak_kib)
 

@@ -22,7 +22,7 @@ from lazyck.errors import FormatError
 from lazyck.visible import visible
 
 ZEROED = ".zeroed"  # file of a cache: when its counters were set to zero, in seconds since 1970
-KINDS = ("compile", "wait", "load")
+KINDS = (abi.EVENT_COMPILE, abi.EVENT_WAIT, abi.EVENT_LOAD)
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _LONGEST_LINE = 64 * 1024
@@ -59,7 +59,7 @@ class Event:
     @property
     def is_cache_load(self) -> bool:
         """Whether a blob was loaded from a cache, so that nobody had to compile it."""
-        return self.kind == "load" and not self.has_failed and self.what != "compiled"
+        return self.kind == abi.EVENT_LOAD and not self.has_failed and self.what != abi.ORIGIN_COMPILED
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def decode_trace(lines: Iterable[bytes | None], names: dict[int, tuple[str, int]
             continue
         raw = _json_object(text)
         event = None if raw is None else _event_of_trace(raw, names)
-        if event is not None or raw is None or raw.get("ph") != "M":
+        if event is not None or raw is None or raw.get(abi.KEY_PH) != "M":
             yield event
 
 
@@ -229,32 +229,38 @@ def _text(raw: object) -> str:
 
 
 def _event_of(raw: dict[str, Any], host: str) -> Event | None:
-    start, seconds = _number(raw.get("t"), _LAST_TIME), _number(raw.get("s"), _LONGEST)
-    kind, blob = raw.get("kind"), _text(raw.get("blob"))
+    start, seconds = _number(raw.get(abi.KEY_T), _LAST_TIME), _number(raw.get(abi.KEY_S), _LONGEST)
+    kind, blob = raw.get(abi.KEY_KIND), _text(raw.get(abi.KEY_BLOB))
     if start is None or seconds is None or kind not in KINDS or not blob:
         return None
-    texts: dict[str, Any] = {name: _text(raw.get(name)) for name in ("library", "arch", "what")}
-    numbers: dict[str, Any] = {name: _whole(raw.get(name)) for name in ("pid", "tid", "size")}
+    texts: dict[str, Any] = {name: _text(raw.get(name)) for name in (abi.KEY_LIBRARY, abi.KEY_ARCH, abi.KEY_WHAT)}
+    numbers: dict[str, Any] = {name: _whole(raw.get(name)) for name in (abi.KEY_PID, abi.KEY_TID, abi.KEY_SIZE)}
     return Event(
-        kind, blob, float(start), float(seconds), **texts, **numbers, host=_text(raw.get("host")) or host,
-        rank=_whole(raw.get("rank"), -1), has_failed=raw.get("failed") is True, peak_kib=_whole(raw.get("kib")),
+        kind, blob, float(start), float(seconds), **texts, **numbers, host=_text(raw.get(abi.KEY_HOST)) or host,
+        rank=_whole(raw.get(abi.KEY_RANK), -1), has_failed=raw.get(abi.KEY_FAILED) is True,
+        peak_kib=_whole(raw.get(abi.KEY_KIB)),
     )  # fmt: skip
 
 
 def _event_of_trace(raw: dict[str, Any], names: dict[int, tuple[str, int]]) -> Event | None:
-    args = raw.get("args")
+    args = raw.get(abi.KEY_ARGS)
     if not isinstance(args, dict):
         return None
-    pid = _whole(raw.get("pid"))
-    if raw.get("ph") == "M":
-        match = re.fullmatch(r"(?:rank (\d{1,9}), )?process \d+ on (.*)", _text(args.get("name")))
+    pid = _whole(raw.get(abi.KEY_PID))
+    if raw.get(abi.KEY_PH) == "M":
+        match = re.fullmatch(r"(?:rank (\d{1,9}), )?process \d+ on (.*)", _text(args.get(abi.KEY_NAME)))
         if match and len(names) < _MOST_EVENTS:
             names[pid] = (match[2], int(match[1]) if match[1] else -1)
         return None
-    start, seconds = _number(raw.get("ts"), 1e6 * _LAST_TIME), _number(raw.get("dur"), 1e6 * _LONGEST)
-    if raw.get("ph") != "X" or start is None or seconds is None:
+    start, seconds = (
+        _number(raw.get(abi.KEY_TS), 1e6 * _LAST_TIME), _number(raw.get(abi.KEY_DUR), 1e6 * _LONGEST),
+    )  # fmt: skip
+    if raw.get(abi.KEY_PH) != "X" or start is None or seconds is None:
         return None
     host, rank = names.get(pid, ("", -1))
-    fields = {"t": 1e-6 * start, "s": 1e-6 * seconds, "kind": raw.get("cat"), "blob": raw.get("name"), "pid": pid}
-    fields |= {"tid": raw.get("tid"), "rank": rank, "kib": args.get("peak_kib")}
+    fields = {
+        abi.KEY_T: 1e-6 * start, abi.KEY_S: 1e-6 * seconds, abi.KEY_KIND: raw.get(abi.KEY_CAT),
+        abi.KEY_BLOB: raw.get(abi.KEY_NAME), abi.KEY_PID: pid, abi.KEY_TID: raw.get(abi.KEY_TID),
+        abi.KEY_RANK: rank, abi.KEY_KIB: args.get(abi.KEY_PEAK_KIB),
+    }  # fmt: skip
     return _event_of(args | fields, host)

@@ -17,7 +17,7 @@ static void refuse(const char** at, const char* reason) {
 
 static void add_linker_words(Command* cmd, const char* value) {
     for (char** word = split(value, ","); *word; word++) {
-        if (!strcmp(*word, "-r") || !strcmp(*word, "--relocatable")) refuse(&cmd->refusal, "relocatable-link");
+        if (!strcmp(*word, "-r") || !strcmp(*word, "--relocatable")) refuse(&cmd->refusal, LAZYCK_WHY_RELOCATABLE_LINK);
         push(&cmd->linker_words, *word);
     }
 }
@@ -97,7 +97,7 @@ static void parse(const Conf* conf, Command* cmd) {
         Rule rule = find_rule(conf, word);
         if (rule.mode == LAZYCK_MODE_SEPARATE) {
             if (i + 1 == cmd->args.n)
-                refuse(&cmd->refusal, "unsupported-option");  // the compiler reports the error
+                refuse(&cmd->refusal, LAZYCK_WHY_UNSUPPORTED_OPTION);  // the compiler reports the error
             else
                 rule.value = cmd->args.v[++i];
         }
@@ -122,10 +122,10 @@ static void parse_environment(const Conf* conf, Command* cmd) {
                 rule = find_rule(conf, *word);
                 if (strchr(k_of_headers, rule.role)) cmd->has_other_includes = true;
                 if (strchr(k_of_refusal, rule.role)) refuse(&cmd->refusal, rule.reason);
-                if (rule.role == LAZYCK_ROLE_RESPONSE) refuse(&cmd->compile_refusal, "response-file");
+                if (rule.role == LAZYCK_ROLE_RESPONSE) refuse(&cmd->compile_refusal, LAZYCK_WHY_RESPONSE_FILE);
                 bool names_no_file = rule.role == LAZYCK_ROLE_COMPILE || rule.role == LAZYCK_ROLE_DEPEND_PHONY;
                 if (rule.role == LAZYCK_ROLE_LANGUAGE || (!names_no_file && strchr(LAZYCK_ROLES_OF_OUTPUTS, rule.role)))
-                    refuse(&cmd->compile_refusal, "unsupported-option");
+                    refuse(&cmd->compile_refusal, LAZYCK_WHY_UNSUPPORTED_OPTION);
                 if (rule.mode == LAZYCK_MODE_SEPARATE) waiting = rule;
             }
             if (!waiting.mode && strchr(k_of_compiler, rule.role)) take_option(conf, cmd, &rule);
@@ -215,13 +215,13 @@ static bool is_assembler_suffix(const char* s) { return !strcmp(s, ".s") || !str
 // follows.
 static const char* language_refusal(const Conf* conf, const Command* cmd, const char* source, const char** toolchain) {
     if (cmd->language && strcmp(cmd->language, "none")) {
-        if (!strncmp(cmd->language, "assembler", 9)) return "assembly";
+        if (!strncmp(cmd->language, "assembler", 9)) return LAZYCK_WHY_ASSEMBLY;
         *toolchain = pair_value(&conf->languages, cmd->language);
-        if (!*toolchain) return "language";
+        if (!*toolchain) return LAZYCK_WHY_LANGUAGE;
     } else {
         const char* suffix = suffix_of(source);
         *toolchain = pair_value(&conf->suffixes, suffix);
-        if (!*toolchain) return is_assembler_suffix(suffix) ? "assembly" : "no-source";
+        if (!*toolchain) return is_assembler_suffix(suffix) ? LAZYCK_WHY_ASSEMBLY : LAZYCK_WHY_NO_SOURCE;
     }
     if (**toolchain == '!') return *toolchain + 1;
     if (!**toolchain) *toolchain = conf->toolchain;
@@ -230,10 +230,10 @@ static const char* language_refusal(const Conf* conf, const Command* cmd, const 
 
 static const char* output_refusal(const char* output, const char* absolute) {
     struct stat st;
-    if (!output || !*output) return "no-output";
-    if (!strcmp(output, "-")) return "stdout";
-    if (!strcmp(absolute, "/dev/null")) return "dev-null";
-    if (!stat(absolute, &st) && !S_ISREG(st.st_mode)) return "unusual-output";
+    if (!output || !*output) return LAZYCK_WHY_NO_OUTPUT;
+    if (!strcmp(output, "-")) return LAZYCK_WHY_STDOUT;
+    if (!strcmp(absolute, "/dev/null")) return LAZYCK_WHY_DEV_NULL;
+    if (!stat(absolute, &st) && !S_ISREG(st.st_mode)) return LAZYCK_WHY_UNUSUAL_OUTPUT;
     return NULL;
 }
 
@@ -248,23 +248,23 @@ static bool is_link_unseen(const Conf* conf, const Command* cmd) {
 
 static const char* refuse_compile(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
     if (cmd->compile_refusal) return cmd->compile_refusal;
-    if (is_link_unseen(conf, cmd)) return "unseen-link";
-    if (cmd->inputs.n > 1) return "several-sources";
+    if (is_link_unseen(conf, cmd)) return LAZYCK_WHY_UNSEEN_LINK;
+    if (cmd->inputs.n > 1) return LAZYCK_WHY_SEVERAL_SOURCES;
     const char *given = cmd->inputs.v[0], *reason;
     verdict->source = absolute_path(cwd, given);
     if ((reason = language_refusal(conf, cmd, given, &verdict->toolchain))) return reason;
     if (cmd->output) verdict->output = absolute_path(cwd, cmd->output);
     if ((reason = output_refusal(cmd->output, verdict->output))) return reason;
-    if (is_probe(verdict->source, cwd)) return "try-compile";
+    if (is_probe(verdict->source, cwd)) return LAZYCK_WHY_TRY_COMPILE;
     if (!is_same_file(verdict->source, given)) {  // `..` after a symlink, or no such file
         const char* real = realpath(given, NULL);
         if (real) verdict->source = real;
     }
-    if (!is_blob(conf, verdict->source, given)) return "not-a-blob";
+    if (!is_blob(conf, verdict->source, given)) return LAZYCK_WHY_NOT_A_BLOB;
     struct stat st;
-    if (access(given, R_OK) || stat(given, &st) || !S_ISREG(st.st_mode)) return "source-unreadable";
+    if (access(given, R_OK) || stat(given, &st) || !S_ISREG(st.st_mode)) return LAZYCK_WHY_SOURCE_UNREADABLE;
     verdict->machine = machine_of(cmd->target ? cmd->target : conf->target);
-    return verdict->machine ? NULL : "other-machine";
+    return verdict->machine ? NULL : LAZYCK_WHY_OTHER_MACHINE;
 }
 
 static bool is_source(const Conf* conf, const Command* cmd, const char* input) {
@@ -281,9 +281,22 @@ static bool has_source(const Conf* conf, const Command* cmd) {
 // Returns whether the real compiler, called for this reason, compiles sources to get their objects.
 static bool is_real_compile(const char* reason) {
     static const char* const k_others[] = {
-        "query",         "dry-run",     "preprocess", "dependencies",       "syntax-only",      "stdin",
-        "dev-null",      "stdout",      "no-input",   "link-without-blobs", "relocatable-link", "device-link",
-        "response-file", "try-compile", "archive",    "source-unreadable",
+        LAZYCK_WHY_QUERY,
+        LAZYCK_WHY_DRY_RUN,
+        LAZYCK_WHY_PREPROCESS,
+        LAZYCK_WHY_DEPENDENCIES,
+        LAZYCK_WHY_SYNTAX_ONLY,
+        LAZYCK_WHY_STDIN,
+        LAZYCK_WHY_DEV_NULL,
+        LAZYCK_WHY_STDOUT,
+        LAZYCK_WHY_NO_INPUT,
+        LAZYCK_WHY_LINK_WITHOUT_BLOBS,
+        LAZYCK_WHY_RELOCATABLE_LINK,
+        LAZYCK_WHY_DEVICE_LINK,
+        LAZYCK_WHY_RESPONSE_FILE,
+        LAZYCK_WHY_TRY_COMPILE,
+        LAZYCK_WHY_ARCHIVE,
+        LAZYCK_WHY_SOURCE_UNREADABLE,
     };
     for (size_t i = 0; i < sizeof k_others / sizeof *k_others; i++)
         if (!strcmp(reason, k_others[i])) return false;
@@ -303,19 +316,19 @@ static void note_sources(const Conf* conf, Command* cmd, Verdict* verdict, const
             return;
         }
         push(&cmd->sources, source);
-        if (!strcmp(verdict->reason, "not-a-blob") || !is_blob(conf, source, given)) continue;
+        if (!strcmp(verdict->reason, LAZYCK_WHY_NOT_A_BLOB) || !is_blob(conf, source, given)) continue;
         if (!verdict->blobs++) verdict->source = source;
     }
 }
 
 static const char* common_refusal(const Command* cmd) {
-    if (cmd->has_odd_response) return "response-file";
+    if (cmd->has_odd_response) return LAZYCK_WHY_RESPONSE_FILE;
     if (cmd->refusal) return cmd->refusal;
-    if (!cmd->inputs.n && !cmd->linker_words.n && !cmd->libraries.n) return "no-input";
+    if (!cmd->inputs.n && !cmd->linker_words.n && !cmd->libraries.n) return LAZYCK_WHY_NO_INPUT;
     for (size_t i = 0; i < cmd->inputs.n; i++) {
-        if (!strcmp(cmd->inputs.v[i], "-")) return "stdin";
-        if (!strcmp(cmd->inputs.v[i], "/dev/stdin")) return "stdin";
-        if (!strcmp(cmd->inputs.v[i], "/dev/null")) return "dev-null";
+        if (!strcmp(cmd->inputs.v[i], "-")) return LAZYCK_WHY_STDIN;
+        if (!strcmp(cmd->inputs.v[i], "/dev/stdin")) return LAZYCK_WHY_STDIN;
+        if (!strcmp(cmd->inputs.v[i], "/dev/null")) return LAZYCK_WHY_DEV_NULL;
     }
     return NULL;
 }
@@ -324,17 +337,18 @@ static const char* decide(const Conf* conf, Command* cmd, Verdict* verdict, cons
     const char* reason = common_refusal(cmd);
     if (reason) return reason;
     if (cmd->compiles) {
-        if (!cmd->inputs.n) return "no-input";
+        if (!cmd->inputs.n) return LAZYCK_WHY_NO_INPUT;
         if ((reason = refuse_compile(conf, cmd, verdict, cwd))) return reason;
         verdict->action = k_defer;
         verdict->blobs = 1;
         push(&cmd->sources, verdict->source);
-        return "blob";
+        return LAZYCK_WHY_BLOB;
     }
-    if (!has_deferred_input(cmd)) return has_source(conf, cmd) ? "compile-and-link" : "link-without-blobs";
+    if (!has_deferred_input(cmd))
+        return has_source(conf, cmd) ? LAZYCK_WHY_COMPILE_AND_LINK : LAZYCK_WHY_LINK_WITHOUT_BLOBS;
     verdict->action = k_link;
     verdict->output = absolute_path(cwd, cmd->output ? cmd->output : "a.out");
-    return "deferred-input";
+    return LAZYCK_WHY_DEFERRED_INPUT;
 }
 
 Verdict classify(const Conf* conf, Command* cmd, const char* cwd) {

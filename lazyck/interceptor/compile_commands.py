@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lazyck import proc
+from lazyck import abi, proc
 from lazyck.errors import BuildError, FormatError, UsageError
 from lazyck.files import write_atomic
 from lazyck.formats.record import decode_records
@@ -110,7 +110,7 @@ def defer(path: Path, tmp: Path, blobs: Sequence[str], env: Mapping[str, str], j
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         answers = list(pool.map(lambda e: _defer_entry(program, e, env), entries))
     found = [(e, reason) for e, (reason, count) in zip(entries, answers, strict=True) if count]
-    unknown = [e for e, reason in found if reason == "unknown-compiler"]
+    unknown = [e for e, reason in found if reason == abi.WHY_UNKNOWN_COMPILER]
     if unknown:
         raise UsageError(
             f"{path}: {unknown[0].file}: lazyck does not know the compiler {unknown[0].arguments[0]!r}, "
@@ -131,7 +131,7 @@ def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[st
     """
     if not os.path.isdir(entry.directory):
         os.makedirs(entry.directory, exist_ok=True)  # a build directory that does not exist yet
-    argv = [program, "--defer", entry.output, *entry.arguments]
+    argv = [program, abi.OPTION_DEFER, entry.output, *entry.arguments]
     said = proc.run(argv, cwd=entry.directory, env=proc.anchored(env, entry.directory))
     reason, _, count = said.stdout.strip().partition(" ")
     if said.status != 0 or not count.isdigit():

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lazyck import abi
+
 
 @dataclass(frozen=True)
 class LogLine:
@@ -56,7 +58,7 @@ def read_log(path: Path) -> list[LogLine]:
 def passed_reasons(lines: Iterable[LogLine]) -> list[tuple[str, int]]:
     """Return the reasons for which calls were passed on, each with their number, the most frequent
     first."""
-    reasons = Counter(line.reason for line in lines if line.action == "pass")
+    reasons = Counter(line.reason for line in lines if line.action == abi.DID_PASS)
     return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
 
 
@@ -69,7 +71,7 @@ def passed_blobs(lines: Iterable[LogLine]) -> dict[str, tuple[int, tuple[str, ..
     """
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for line in lines:
-        if line.action == "pass" and line.blobs:
+        if line.action == abi.DID_PASS and line.blobs:
             number, sources = found.get(line.reason, (0, ()))
             more = () if line.source in sources else (line.source,)
             found[line.reason] = (number + line.blobs, (*sources, *more))

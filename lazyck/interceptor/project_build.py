@@ -116,7 +116,7 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     libraries = tuple(summary.load(p) for p in sorted(settings.tmp.glob(f"libs/*/{summary.NAME}")))
     unchanged = deliver_unchanged(settings, env) if status == 0 else Unchanged()
     said = report(request, imported, lines, libraries, unchanged, status == 0)
-    is_lazy = libraries or unchanged.libraries or any(line.action == "defer" for line in lines)
+    is_lazy = libraries or unchanged.libraries or any(line.action == abi.DID_DEFER for line in lines)
     if status == 0 and request.require_lazy and not is_lazy:
         status, said = 1, f"{said}\n{NOTHING_LAZY}"
     return BuildOutcome(status, said, (*libraries, *unchanged.libraries))
@@ -146,8 +146,8 @@ def report(
     if request.compile_commands is not None:
         found += imported_lines(imported, request.compile_commands)
     passed = log.passed_blobs(lines)
-    if any(line.action == "defer" for line in lines) or libraries:
-        intercept = sum(line.microseconds for line in lines if line.action == "defer") / 1e6
+    if any(line.action == abi.DID_DEFER for line in lines) or libraries:
+        intercept = sum(line.microseconds for line in lines if line.action == abi.DID_DEFER) / 1e6
         left = unlinked(lines, request.settings.tmp) if is_whole else []
         found += [summary.render(libraries, intercept, left), *passed_lines(passed)]
     elif passed:
@@ -172,8 +172,8 @@ def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
 def imported_lines(imported: Sequence[tuple[str, str]], file: Path) -> list[str]:
     """Return what became of the entries of a compile_commands.json."""
     reasons = [reason for _, reason in imported]
-    lines = [f"lazyck: {counted(reasons.count('blob'), 'blob')} deferred from {file}"]
-    for reason in dict.fromkeys(reason for reason in reasons if reason != "blob"):
+    lines = [f"lazyck: {counted(reasons.count(abi.WHY_BLOB), 'blob')} deferred from {file}"]
+    for reason in dict.fromkeys(reason for reason in reasons if reason != abi.WHY_BLOB):
         sources = [source for source, why in imported if why == reason]
         lines.append(f"lazyck: {len(sources)} of its blobs not deferred, {reason}: {shown_names(sources)}")
     return lines
@@ -207,12 +207,12 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
 
 def stands_for_nvcc(lines: Sequence[LogLine]) -> bool:
     """Return whether the build's hipcc ran nvcc."""
-    return any(line.reason == "hip-on-nvidia" for line in lines)
+    return any(line.reason == abi.WHY_HIP_ON_NVIDIA for line in lines)
 
 
 def unlinked(lines: Sequence[LogLine], tmp: Path) -> list[str]:
     """Return the objects that this build deferred and that no intercepted link took."""
-    deferred = {line.output for line in lines if line.action == "defer"}
+    deferred = {line.output for line in lines if line.action == abi.DID_DEFER}
     for taken in tmp.glob("libs/*/taken"):
         deferred -= set(os.fsdecode(taken.read_bytes()).split("\0"))
     return sorted(deferred)

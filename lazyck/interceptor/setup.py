@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import lazyck
-from lazyck import proc
+from lazyck import abi, proc
 from lazyck.errors import ToolchainError, UsageError
 from lazyck.files import encode, write_if_different
 from lazyck.interceptor import homes, shims
@@ -98,7 +98,8 @@ def set_up(
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)
     launcher = shims.install_launcher(program, tmp / "bin", chosen_toolchains(toolchain_choice), shared)
-    write_if_different(tmp / "lazyck.cmake", encode(shims.INCLUDE_TEXT.format(program=launcher)))
+    text = shims.INCLUDE_TEXT.format(program=launcher, links=abi.OPTION_LINKS)
+    write_if_different(tmp / "lazyck.cmake", encode(text))
     # A build tree that was configured before refers to shims that calls have made for compilers by
     # their paths (`shim_by_path` in launch.c).
     for old in [path for path in (tmp / "by-path").rglob("*") if path.is_file()]:

@@ -29,8 +29,8 @@ static char* conf_path(const char** compiler) {
 
 static int fail_to_write(const Conf* conf, Verdict* verdict, const char* path) {
     int why = errno;
-    verdict->reason = "cannot-write";
-    write_log(conf, "fail", verdict, microseconds());
+    verdict->reason = LAZYCK_WHY_CANNOT_WRITE;
+    write_log(conf, LAZYCK_DID_FAIL, verdict, microseconds());
     fprintf(stderr, "%s: error: unable to open output file '%s': '%s'\n", conf->tool, path, strerror(why));
     return 1;
 }
@@ -44,7 +44,7 @@ static int defer(const Conf* conf, const Command* cmd, Verdict* verdict, const c
     }
     if (!write_object(verdict->output, &record, verdict->machine)) return fail_to_write(conf, verdict, cmd->output);
     list_compiles(conf, cmd, verdict, cwd);
-    write_log(conf, "defer", verdict, microseconds());
+    write_log(conf, LAZYCK_DID_DEFER, verdict, microseconds());
     return 0;
 }
 
@@ -57,7 +57,7 @@ static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, c
     Buffer record = make_record(conf, cmd, verdict, cwd);
     mkdir(conf->links, 0777);
     if (!write_whole(path, &record)) return fail_to_write(conf, verdict, path);
-    write_log(conf, "link", verdict, microseconds());
+    write_log(conf, LAZYCK_DID_LINK, verdict, microseconds());
     run_postbuild(conf, path);
 }
 
@@ -66,21 +66,21 @@ static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, c
 static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
     if (verdict->action != k_defer) {
         // a blob too: the real compiler would report that its source is missing
-        bool is_gone = !strcmp(verdict->reason, "source-unreadable");
+        bool is_gone = !strcmp(verdict->reason, LAZYCK_WHY_SOURCE_UNREADABLE);
         printf("%s %zu\n", verdict->reason, verdict->blobs + is_gone);
         return 0;
     }
     make_parents(verdict->output);
     if (cmd->depends) make_parents(depfile_path(cmd));
     int status = defer(conf, cmd, verdict, cwd);
-    if (!status) puts("blob 1");
+    if (!status) puts(LAZYCK_WHY_BLOB " 1");
     return status;
 }
 
 // Returns what is known about a call if its compiler is unknown.
 static Verdict unknown_compiler(const Conf* conf, char* const* args) {
     char cwd[PATH_MAX];
-    Verdict verdict = {.reason = "unknown-compiler"};
+    Verdict verdict = {.reason = LAZYCK_WHY_UNKNOWN_COMPILER};
     for (; getcwd(cwd, sizeof cwd) && *args; args++)
         if (is_blob(conf, absolute_path(cwd, *args), *args) && !verdict.blobs++) verdict.source = *args;
     return verdict;
@@ -117,8 +117,8 @@ int main(int argc, char** argv) {
     if (compiler && argc) *--args = (char*)compiler;  // replaces the program's own name
     bool runs_nothing = false;
     if (conf.launch.n) {
-        bool sees_links = runs_nothing = *args && !strcmp(*args, "--defer");
-        if (!sees_links) sees_links = *args && !strcmp(*args, "--links");
+        bool sees_links = runs_nothing = *args && !strcmp(*args, LAZYCK_OPTION_DEFER);
+        if (!sees_links) sees_links = *args && !strcmp(*args, LAZYCK_OPTION_LINKS);
         if (sees_links) args++;
         if (runs_nothing && *args) cmd.other_output = *args++;
         if (!*args) return usage();
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
                 printf("%s %zu\n", unknown.reason, unknown.blobs);
                 return 0;
             }
-            write_log(&conf, "pass", &(Verdict){.reason = unknown.reason}, microseconds());
+            write_log(&conf, LAZYCK_DID_PASS, &(Verdict){.reason = unknown.reason}, microseconds());
             say_passed(&conf, &unknown);
             run_real(&conf, args);
         }
@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
     }
     cmd.has_odd_response = !expand_words(&conf, args, &cmd.args);
     if (!getcwd(cwd, sizeof cwd)) {
-        write_log(&conf, "pass", &(Verdict){.reason = "no-cwd"}, microseconds());
+        write_log(&conf, LAZYCK_DID_PASS, &(Verdict){.reason = LAZYCK_WHY_NO_CWD}, microseconds());
         run_real(&conf, args);
     }
     Verdict verdict = classify(&conf, &cmd, cwd);
@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
     if (verdict.action == k_defer) return defer(&conf, &cmd, &verdict, cwd);
     if (verdict.action == k_link) return link_lazily(&conf, &cmd, &verdict, cwd);
     list_compiles(&conf, &cmd, &verdict, cwd);
-    write_log(&conf, "pass", &verdict, microseconds());
+    write_log(&conf, LAZYCK_DID_PASS, &verdict, microseconds());
     say_passed(&conf, &verdict);
     run_real(&conf, args);
 }

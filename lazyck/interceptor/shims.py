@@ -32,8 +32,8 @@ _LAUNCHER_VARIABLES = (
 )
 INCLUDE_TEXT = """# Written by lazyck, for `cmake -DCMAKE_PROJECT_INCLUDE=<this file>` under `lazyck build full`:
 # compiles and links in the languages CUDA and HIP go by way of lazyck, whatever the paths of their compilers.
-set(CMAKE_CUDA_COMPILER_LAUNCHER [[{program}]] --links)
-set(CMAKE_HIP_COMPILER_LAUNCHER [[{program}]] --links)
+set(CMAKE_CUDA_COMPILER_LAUNCHER [[{program}]] {links})
+set(CMAKE_HIP_COMPILER_LAUNCHER [[{program}]] {links})
 set_property(GLOBAL PROPERTY RULE_LAUNCH_LINK [["{program}"]])
 """
 

@@ -229,7 +229,7 @@ class Library:
     @contextlib.contextmanager
     def on_compile(self, callback: Callable[[Event], object]) -> Iterator[None]:
         """Call `callback` as `on_event` does, but only for compiles, as for a progress bar."""
-        with self.on_event(lambda event: callback(event) if event.kind == "compile" else None):
+        with self.on_event(lambda event: callback(event) if event.kind == abi.EVENT_COMPILE else None):
             yield
 
 

@@ -55,14 +55,16 @@ def read_unit(blob: CompileCommand, made: Path) -> HostUnit | None:
     section = elf.read_section(made, abi.KERNELS_SECTION)
     if section is None:
         return None
-    rows: dict[str, list[str]] = {"whole": [""], "kernel": [], "variable": [], "file": []}
+    rows: dict[str, list[str]] = {
+        abi.TABLE_WHOLE: [""], abi.TABLE_KERNEL: [], abi.TABLE_VARIABLE: [], abi.TABLE_FILE: [],
+    }  # fmt: skip
     for line in os.fsdecode(section).splitlines():
         kind, _, rest = line.partition("\t")
         rows.setdefault(kind, []).append(rest)
-    tail = "".join(f"\t{device_name(name)}" for name in rows["variable"])
-    kernels = tuple(device_name(line) + tail for line in rows["kernel"])
-    files = frozenset(map(blob.call.path, rows["file"])) - {blob.source}
-    return HostUnit(blob, unit_name(blob), kernels, rows["whole"][-1], files)
+    tail = "".join(f"\t{device_name(name)}" for name in rows[abi.TABLE_VARIABLE])
+    kernels = tuple(device_name(line) + tail for line in rows[abi.TABLE_KERNEL])
+    files = frozenset(map(blob.call.path, rows[abi.TABLE_FILE])) - {blob.source}
+    return HostUnit(blob, unit_name(blob), kernels, rows[abi.TABLE_WHOLE][-1], files)
 
 
 def device_name(text: str) -> str:

@@ -99,9 +99,11 @@ def status(
 ) -> list[Entry]:
     """Return what the cache has of the blobs and kernels of these names."""
     found = []
-    for r in _rows("status", rt, manifest_file, names, archs, env):
-        own = () if r["arch"] == "any" else tuple(r["arch"].split("+"))
-        found.append(Entry(r["name"], own, r["arch"], Path(r["path"]), bool(r["cached"]), r["key"], r["entry"]))
+    for r in _rows(abi.RT_STATUS, rt, manifest_file, names, archs, env):
+        arch, path = r[abi.ROW_ARCH], Path(r[abi.ROW_PATH])
+        own = () if arch == "any" else tuple(arch.split("+"))
+        is_cached, key, entry = bool(r[abi.ROW_CACHED]), r[abi.ROW_KEY], r[abi.ROW_ENTRY]
+        found.append(Entry(r[abi.ROW_NAME], own, arch, path, is_cached, key, entry))
     return found
 
 
@@ -126,8 +128,9 @@ def known_kernels(
     units are cached."""
     blobs = {b.name: b for b in selection.blobs if b.units}
     for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
-        for row in _rows("kernels", rt, manifest_file, blobs, archs, env):
-            yield row["blob"], replace(part_of(blobs[row["blob"]], row["name"]), symbols=(row["symbol"],))
+        for row in _rows(abi.RT_KERNELS, rt, manifest_file, blobs, archs, env):
+            blob, symbols = row[abi.ROW_BLOB], (row[abi.ROW_SYMBOL],)
+            yield blob, replace(part_of(blobs[blob], row[abi.ROW_NAME]), symbols=symbols)
 
 
 def all_entries(
@@ -159,7 +162,7 @@ def keep_log(entry: Entry, text: str) -> str:
 
 
 @contextlib.contextmanager
-def listed(lines: Iterable[str], option: str = "--blob-list") -> Iterator[list[str]]:
+def listed(lines: Iterable[str], option: str = abi.OPTION_BLOB_LIST) -> Iterator[list[str]]:
     """Yield words of a `lazyck-rt` command that give it many values of `option`, such as names of
     blobs, in a file."""
     with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
@@ -170,8 +173,8 @@ def listed(lines: Iterable[str], option: str = "--blob-list") -> Iterator[list[s
 
 def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str], *more: str) -> list[str]:
     """Return a `lazyck-rt` command about blobs of a library."""
-    words = [str(rt), verb, "--from", str(manifest_file.absolute())]
-    return [*words, *(w for arch in archs for w in ("--arch", arch)), *more]
+    words = [str(rt), verb, abi.OPTION_FROM, str(manifest_file.absolute())]
+    return [*words, *(w for arch in archs for w in (abi.OPTION_ARCH, arch)), *more]
 
 
 def cached_archs(entry: Entry) -> dict[str, Path]:

@@ -36,11 +36,11 @@ def find_preambles(
     groups: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for archs, numbers in by_archs.items():
         with listed(jobs[n].entry.name for n in numbers) as words:
-            done = proc.run(rt_words(rt, "preambles", manifest_file, archs, *words), env=env)
+            done = proc.run(rt_words(rt, abi.RT_PREAMBLES, manifest_file, archs, *words), env=env)
         if done.status != 0:
             return []  # the compiles will report what is wrong
         for number, line in zip(numbers, done.stdout.splitlines(), strict=True):
-            if preamble := json.loads(line)["preamble"]:
+            if preamble := json.loads(line)[abi.ROW_PREAMBLE]:
                 groups[archs, preamble].append(number)
     large = [tuple(g) for g in groups.values() if len(g) >= max(FEWEST, 2 * parallel)]
     return sorted(large, key=len, reverse=True)[:_MOST]
@@ -53,7 +53,7 @@ def make_preambles(rt: Path, manifest_file: Path, jobs: Sequence[Job], parallel:
     for number, group in enumerate(groups, 1):
         entry = jobs[group[0]].entry
         with waiting.saying(f"precompiling headers of {counted(len(group), 'blob')}, {number} of {len(groups)}"):
-            done = proc.run(rt_words(rt, "preamble", manifest_file, entry.archs, "--", entry.name), env=env)
+            done = proc.run(rt_words(rt, abi.RT_PREAMBLE, manifest_file, entry.archs, "--", entry.name), env=env)
         if done.status != 0:
             raise BuildError(done.stderr.strip() or f"lazyck-rt ended with status {done.status}", _HINT)
     return len(groups)

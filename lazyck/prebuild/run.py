@@ -157,7 +157,7 @@ class Local(Run):
         self.env = {k: v for k, v in self.env.items() if k != abi.ENV_JIT} | {abi.ENV_JOBS: str(parallel)}
         self.env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing may be evicted while the rest is being compiled
         self._rt, self._verbose = rt, verbose
-        self._options = ("--quiet", "--again") if again else ("--quiet",)
+        self._options = (abi.OPTION_QUIET, abi.OPTION_AGAIN) if again else (abi.OPTION_QUIET,)
         self._commands = proc.Commands()
         self._with_preambles: set[int] = set()  # the first jobs of groups that share a preamble
         self._next_memory = 0.0
@@ -182,8 +182,8 @@ class Local(Run):
 
     def make(self, number: int, job: Job) -> Failure | None:
         if number in self._with_preambles:  # if it fails, the compiles do without it
-            self._run("preamble", job)
-        done = self._run("compile", job, *self._options)
+            self._run(abi.RT_PREAMBLE, job)
+        done = self._run(abi.RT_COMPILE, job, *self._options)
         status = 128 - done.status if done.status < 0 else done.status
         return failure_of(job, done.stdout, status) if status else None
 

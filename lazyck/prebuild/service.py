@@ -18,10 +18,9 @@ from lazyck.prebuild.run import Request, build_on
 from lazyck.quantities import show_seconds
 from lazyck.remote.down import ALL, Memory
 from lazyck.remote.entry_name import EntryName
-from lazyck.remote.helper import FETCHED, Caller
+from lazyck.remote.helper import Caller
 from lazyck.remote.tiers import read_times
 
-COMPILER_LOG = "compiler.log"
 _CACHE = "cache"
 _FIRST_WORD, _NEXT_WORD = 2.0, 30.0  # seconds of waiting until a line says so
 
@@ -68,11 +67,12 @@ class _Relay:
         self._next_word = now + _NEXT_WORD
         what = "is compiling" if state.running else "has queued"
         about = f", which took {show_seconds(self._wanted.expected)} before" if self._wanted.expected else ""
-        self._caller.say("note", "info", f"{self._label} {what} {self._wanted.blob}{about} ({waited:.0f} s so far)")
+        text = f"{self._label} {what} {self._wanted.blob}{about} ({waited:.0f} s so far)"
+        self._caller.say(abi.LINE_NOTE, abi.NOTE_INFO, text)
 
     def note(self, line: str) -> None:
         """Pass a line on."""
-        self._caller.say("note", "info", line.removeprefix("lazyck: "))
+        self._caller.say(abi.LINE_NOTE, abi.NOTE_INFO, line.removeprefix("lazyck: "))
 
     def close(self) -> None:
         """Do nothing."""
@@ -84,8 +84,8 @@ def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) ->
     label = executor.partition("|")[0]
     memory = Memory(wanted.cache, read_times(env))
     if why := memory.why(label, ALL):
-        caller.say("skipped", f"{label}: {why}")
-        caller.say("miss")
+        caller.say(abi.LINE_SKIPPED, f"{label}: {why}")
+        caller.say(abi.LINE_MISS)
         return
     began = time.monotonic()
     place = Path.cwd() / _CACHE
@@ -104,26 +104,26 @@ def compile_elsewhere(wanted: Wanted, caller: Caller, env: Mapping[str, str]) ->
     except LazyckError as e:
         if not isinstance(e, _TooLateError):
             memory.note(label, ALL, e.message.removeprefix(f"{label}: "), time.monotonic() - began)
-        caller.say("skipped", e.render().replace("\n", ";"))
-        caller.say("miss")
+        caller.say(abi.LINE_SKIPPED, e.render().replace("\n", ";"))
+        caller.say(abi.LINE_MISS)
         return
     if failure:
-        shutil.move(failure.log, COMPILER_LOG)
-        caller.say("failed", "final" if failure.is_final else "passing", failure.error)
+        shutil.move(failure.log, abi.COMPILER_LOG_FILE)
+        caller.say(abi.LINE_FAILED, abi.FAILED_FINAL if failure.is_final else abi.FAILED_PASSING, failure.error)
     else:
         _hand_over(entry, wanted, label, caller)
 
 
 def _hand_over(entry: Entry, wanted: Wanted, label: str, caller: Caller) -> None:
     with contextlib.suppress(FileNotFoundError):
-        entry.log.rename(COMPILER_LOG)
+        entry.log.rename(abi.COMPILER_LOG_FILE)
     entry.path.chmod(0o600)
     size = entry.path.stat().st_size
-    entry.path.rename(FETCHED)
-    caller.say("hit", label, str(size))
+    entry.path.rename(abi.FETCHED_FILE)
+    caller.say(abi.LINE_HIT, label, str(size))
     word, _ = caller.hear()
-    if word != "kept":
-        caller.say("miss")
+    if word != abi.LINE_KEPT:
+        caller.say(abi.LINE_MISS)
         return
     key = wanted.entry.place.cost_key
     with contextlib.suppress(OSError, LazyckError):
@@ -138,21 +138,25 @@ def parse(words: Sequence[str]) -> Wanted:
     rest = list(words)
     while rest and rest[0] != "--":
         name, value = rest.pop(0), rest.pop(0) if rest else ""
-        if name == "--arch":
+        if name == abi.OPTION_ARCH:
             archs.append(value)
         else:
             given[name] = value
     try:
-        if set(given) != {"--key", "--name", "--cache", "--expect", "--wait", "--from"} or len(rest) != 2:
+        if set(given) != _OPTIONS or len(rest) != 2:
             raise LazyckError(_USAGE)
         return Wanted(
-            EntryName(given["--key"], given["--name"]), Path(given["--cache"]), Path(given["--from"]), rest[1],
-            tuple(archs), float(given["--expect"]), max(float(given["--wait"]), 0.0),
+            EntryName(given[abi.OPTION_KEY], given[abi.OPTION_NAME]), Path(given[abi.OPTION_CACHE]),
+            Path(given[abi.OPTION_FROM]), rest[1], tuple(archs), float(given[abi.OPTION_EXPECT]),
+            max(float(given[abi.OPTION_WAIT]), 0.0),
         )  # fmt: skip
     except ValueError as e:
         raise LazyckError(_USAGE) from e
 
 
+_OPTIONS = {
+    abi.OPTION_KEY, abi.OPTION_NAME, abi.OPTION_CACHE, abi.OPTION_EXPECT, abi.OPTION_WAIT, abi.OPTION_FROM,
+}  # fmt: skip
 _USAGE = (
     "usage: lazyck-remote compile --key KEY --name NAME --cache DIR --expect SECONDS --wait SECONDS --from LIBRARY"
     " [--arch ARCH]... -- BLOB"

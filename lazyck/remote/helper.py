@@ -34,9 +34,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from lazyck import abi
 from lazyck.errors import FormatError, LazyckError
 from lazyck.files import open_regular
 from lazyck.formats.layout import log_of
@@ -48,11 +50,11 @@ from lazyck.remote.remote import Fetched, Listener, Remote
 from lazyck.settings.environment import environment
 from lazyck.visible import visible
 
-FETCHED = "fetched.so"
 _LONGEST_LINE = 4000
 _PATIENCE = 1200.0
 _SHORTEST, _LONGEST = 0.2, 2.0  # seconds between two looks
 _FIRST_WORD, _NEXT_WORD = 5.0, 30.0
+_OPTIONS = (abi.OPTION_KEY, abi.OPTION_NAME, abi.OPTION_CACHE, abi.OPTION_WAIT, abi.OPTION_ONLY_FETCH)
 _USAGE = "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--wait SECONDS] [--only-fetch]"
 
 
@@ -119,15 +121,15 @@ def parse(words: Sequence[str]) -> Task:
     given: dict[str, str] = {}
     rest = iter(words)
     try:
-        if next(rest) != "entry":
+        if next(rest) != abi.REMOTE_ENTRY:
             raise ValueError
         for word in rest:
-            if word not in ("--key", "--name", "--cache", "--wait", "--only-fetch"):
+            if word not in _OPTIONS:
                 raise ValueError
-            given[word] = "" if word == "--only-fetch" else next(rest)
-        patience = float(given.get("--wait", _PATIENCE))
-        cache = Path(given["--cache"])
-        return Task(EntryName(given["--key"], given["--name"]), cache, max(patience, 0.0), "--only-fetch" in given)
+            given[word] = "" if word == abi.OPTION_ONLY_FETCH else next(rest)
+        patience = float(given.get(abi.OPTION_WAIT, _PATIENCE))
+        entry = EntryName(given[abi.OPTION_KEY], given[abi.OPTION_NAME])
+        return Task(entry, Path(given[abi.OPTION_CACHE]), max(patience, 0.0), abi.OPTION_ONLY_FETCH in given)
     except (KeyError, ValueError, StopIteration) as e:
         raise LazyckError(_USAGE) from e
 
@@ -135,17 +137,17 @@ def parse(words: Sequence[str]) -> Task:
 def serve(task: Task, caller: Caller) -> None:
     """Serve one entry, from the first look to the last upload. Raises `CallerGone`."""
     try:
-        listener = Listener(lambda text: caller.say("refused", text), lambda text: caller.say("skipped", text))
+        listener = Listener(partial(caller.say, abi.LINE_REFUSED), partial(caller.say, abi.LINE_SKIPPED))
         remote = Remote.from_environment(environment(), task.cache, listener)
     except LazyckError as e:
-        caller.say("note", "warn", e.render().replace("\n", ";"))
+        caller.say(abi.LINE_NOTE, abi.NOTE_WARN, e.render().replace("\n", ";"))
         remote = None
-    target = Path.cwd() / FETCHED
+    target = Path.cwd() / abi.FETCHED_FILE
     fetched = remote.fetch(task.entry, target) if remote else None
     if fetched and remote and hand_over(remote, fetched, target, task, caller):
         return
     if task.only_fetch or remote is None:
-        caller.say("miss" if task.only_fetch else "compile")
+        caller.say(abi.LINE_MISS if task.only_fetch else abi.LINE_COMPILE)
         return
     compile_there(remote, task, target, caller)
 
@@ -153,9 +155,9 @@ def serve(task: Task, caller: Caller) -> None:
 def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
     """Give the fetched file to the caller, then to the nearer tiers. Return whether it was good."""
     with open(target, "rb") as own:  # the caller moves it into its cache
-        caller.say("hit", fetched.label.replace(" ", "%20"), str(fetched.record.size))
+        caller.say(abi.LINE_HIT, fetched.label.replace(" ", "%20"), str(fetched.record.size))
         word, why = caller.hear()
-        if word == "kept":
+        if word == abi.LINE_KEPT:
             finish_what_is_begun()
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
             from lazyck.history.costs import keep_guess  # a guess for the blob's next build
@@ -165,7 +167,7 @@ def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
-    caller.say("note", "info", f"not used: the entry of {fetched.label} ({why})")
+    caller.say(abi.LINE_NOTE, abi.NOTE_INFO, f"not used: the entry of {fetched.label} ({why})")
     return False
 
 
@@ -186,9 +188,9 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
     renewing = threading.Thread(target=renew, daemon=True)
     renewing.start()
     try:
-        caller.say("compile")
+        caller.say(abi.LINE_COMPILE)
         word, path = caller.hear()
-        if word == "made":
+        if word == abi.LINE_MADE:
             finish_what_is_begun()
             has_it = remote.push(task.entry, Path(path), *took(task), making(Path(path)))
             is_made = lease is not None and lease.place.label in has_it
@@ -242,7 +244,8 @@ def wait_for_turn(remote: Remote, task: Task, to: Path, caller: Caller) -> Fetch
                 if now > next_word:
                     next_word = now + _NEXT_WORD
                     who = lease.holder or "another host"
-                    caller.say("note", "info", f"waiting for {who}, which is compiling it ({now - began:.0f} s)")
+                    text = f"waiting for {who}, which is compiling it ({now - began:.0f} s)"
+                    caller.say(abi.LINE_NOTE, abi.NOTE_INFO, text)
                 caller.sleep(min(max(_SHORTEST, (now - began) / 10), _LONGEST) * random.uniform(0.5, 1.5))
         except TierDown as e:
             remote.listener.skipped(e.message)
@@ -301,11 +304,12 @@ def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoRetur
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, end_at_once)
     caller = Caller(connection)
-    caller.say("pid", str(os.getpid()))  # a caller that is PID 1 becomes this process's parent, and has to reap it
+    # A caller that is PID 1 becomes this process's parent, and has to reap it.
+    caller.say(abi.LINE_PID, str(os.getpid()))
     try:
         serve_caller(caller)
     except CallerGone:
-        (Path.cwd() / FETCHED).unlink(missing_ok=True)
+        (Path.cwd() / abi.FETCHED_FILE).unlink(missing_ok=True)
     except Exception as e:  # the caller compiles when this process ends
         sys.stderr.write(f"lazyck-remote: {type(e).__name__}: {e}\n")
         status = 1

@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from typing import IO, Any
 from urllib.parse import quote
 
-from lazyck import __version__
+from lazyck import __version__, abi
 from lazyck.errors import FormatError
 from lazyck.remote.entry_name import DIGEST, EntryName
 from lazyck.remote.record import LARGEST_RECORD, Signature, is_base64, parse_json
@@ -88,11 +88,13 @@ def read_making(log: IO[bytes]) -> Making | None:
         return None
     if not isinstance(said, dict):
         return None
-    times = [said.get("started"), said.get("finished")]
+    times = [said.get(abi.MADE_STARTED), said.get(abi.MADE_FINISHED)]
     if not all(isinstance(t, (int, float)) and 0 <= t < 1e11 for t in times):
         return None
-    texts = [str(said.get(name, ""))[:_LONGEST_TEXT] for name in ("host", "bundle", "digest", "toolchain")]
-    return Making(str(said.get("sha256", "")), float(said["started"]), float(said["finished"]), *texts)
+    names = (abi.MADE_HOST, abi.MADE_BUNDLE, abi.MADE_DIGEST, abi.MADE_TOOLCHAIN)
+    texts = [str(said.get(name, ""))[:_LONGEST_TEXT] for name in names]
+    started, finished = float(said[abi.MADE_STARTED]), float(said[abi.MADE_FINISHED])
+    return Making(str(said.get(abi.MADE_SHA256, "")), started, finished, *texts)
 
 
 def statement_of(entry: EntryName, making: Making) -> dict[str, Any]:

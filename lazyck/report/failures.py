@@ -89,7 +89,7 @@ def failures(events: Sequence[Event]) -> list[Failure]:
     for e in events:
         if e.has_failed:
             grouped[e.kind, e.blob, e.library, e.arch, e.what].append(e)
-        elif e.kind != "wait":
+        elif e.kind != abi.EVENT_WAIT:
             succeeded[e.blob, e.library, e.arch] = e.start + e.seconds
     found = []
     for (kind, blob, library, arch, what), those in grouped.items():
@@ -112,7 +112,7 @@ def _hint(failure: Failure, log: Log | None) -> str:
     for pattern, hint in _HINTS:
         if re.search(pattern, failure.what):
             return hint
-    if failure.kind != "compile":
+    if failure.kind != abi.EVENT_COMPILE:
         return f"`{abi.ENV_LOG}=debug` says more when it happens again."
     return _REPEAT_HINT if log else _NO_LOG_HINT
 
@@ -122,7 +122,7 @@ def _read_logs(found: Sequence[Failure], cache: Path) -> dict[int, Log]:
     was changed meanwhile, the one written nearest to the failure counts."""
     wanted: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for i, f in enumerate(found):
-        if f.kind == "compile":
+        if f.kind == abi.EVENT_COMPILE:
             for shelf in (f.library, abi.PROGRAMS):
                 wanted[shelf, f.blob, abi.archs_in_name(f.arch)].append(i)
     candidates: dict[int, list[tuple[float, Log]]] = defaultdict(list)

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lazyck import abi
 from lazyck.formats.manifest import Manifest
 from lazyck.history.costs import Costs
 from lazyck.history.events import Event
@@ -101,7 +102,7 @@ _Placed = tuple[tuple[int, str, float], Lane]  # with what decides about the lan
 def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_bytes: int, made: float) -> Summary:
     """Return the sums. `events` are in order of their start. Without events, the period is the
     moment `made`."""
-    compiles = [e for e in events if e.kind == "compile"]
+    compiles = [e for e in events if e.kind == abi.EVENT_COMPILE]
     good = [e for e in compiles if not e.has_failed]
     hits = [e for e in events if e.is_cache_load]
     saved = [s for e in hits if (s := costs.of(e.library, e.blob, e.arch)) is not None]
@@ -116,7 +117,7 @@ def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_b
         hits=len(hits),
         saved_seconds=sum(saved),
         unknown_hits=len(hits) - len(saved),
-        wait_seconds=sum(e.seconds for e in events if e.kind == "wait"),
+        wait_seconds=sum(e.seconds for e in events if e.kind == abi.EVENT_WAIT),
         failures=sum(e.has_failed for e in events),
         cache_entries=cache_entries,
         cache_bytes=cache_bytes,
@@ -126,10 +127,10 @@ def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_b
 def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
     """Return every blob with a compile, successful or not, sorted by compile time, the longest
     first."""
-    loads = Counter((e.library, e.blob, e.arch) for e in events if e.kind == "load" and not e.has_failed)
+    loads = Counter((e.library, e.blob, e.arch) for e in events if e.kind == abi.EVENT_LOAD and not e.has_failed)
     grouped: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
     for e in events:
-        if e.kind == "compile":
+        if e.kind == abi.EVENT_COMPILE:
             grouped[e.library, e.blob, e.arch].append(e)
     total = sum(e.seconds for of_blob in grouped.values() for e in of_blob)
     costs = []
@@ -164,7 +165,7 @@ def growth(events: Sequence[Event], most: int = 600) -> list[tuple[float, int]]:
     """Return pairs (time, bytes published so far), thinned out to at most `most` steps."""
     total = 0
     steps = []
-    for e in sorted((e for e in events if e.kind == "compile" and e.size), key=lambda e: e.start + e.seconds):
+    for e in sorted((e for e in events if e.kind == abi.EVENT_COMPILE and e.size), key=lambda e: e.start + e.seconds):
         total += e.size
         steps.append((e.start + e.seconds, total))
     stride = max(1, -(-len(steps) // most))
@@ -176,7 +177,7 @@ def runs(events: Sequence[Event]) -> list[Run]:
     found: list[Run] = []
     for e in events:
         run = found.pop() if found and e.start <= found[-1].end + _IDLE else Run(e.start, e.start, 0, 0)
-        compiles, seconds = (1, e.seconds) if e.kind == "compile" else (0, 0)
+        compiles, seconds = (1, e.seconds) if e.kind == abi.EVENT_COMPILE else (0, 0)
         end = max(run.end, e.start + e.seconds)
         found.append(Run(run.start, end, run.compiles + compiles, run.compile_seconds + seconds))
     return found

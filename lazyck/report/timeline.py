@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from lazyck import abi
 from lazyck.history.events import Event
 from lazyck.report.figures import Lane, Run
 from lazyck.report.gather import Report
@@ -13,7 +14,7 @@ from lazyck.report.words import LONGEST_TEXT, count_text, duration, middle, time
 _MOST_EVENTS = 20_000  # so that the page takes only some megabytes
 _MOST_LANES = 2000
 _MOST_RUNS = 60
-_KINDS = {"compile": 0, "wait": 1, "load": 2}
+_KINDS = {abi.EVENT_COMPILE: 0, abi.EVENT_WAIT: 1, abi.EVENT_LOAD: 2}
 _FAILURE = 3
 
 
@@ -30,9 +31,9 @@ def render_timeline(report: Report) -> str:
         f'<li><svg aria-hidden="true" viewBox="0 0 16 12"><rect class="{kind}-bar" x="{x}" y="{y}" width="{w}" '
         f'height="{h}"></rect></svg>{kind}</li>'
         for kind, x, y, w, h in (
-            ("compile", 0, 0, 16, 12),
-            ("wait", 0, 3, 16, 6),
-            ("load", 6, 8, 4, 4),
+            (abi.EVENT_COMPILE, 0, 0, 16, 12),
+            (abi.EVENT_WAIT, 0, 3, 16, 6),
+            (abi.EVENT_LOAD, 6, 8, 4, 4),
             ("failure", 0, 0, 16, 12),
         )
     )

@@ -107,7 +107,7 @@ class Toolchain(ABC):
     unit_globs: tuple[str, ...] = ()
     hinders_units: frozenset[str] = frozenset()
     unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # suffixes of sources that may have device code
-    unit_verbs = ("host", "kernel")  # commands of `lazyck-unit` that make the two kinds of unit
+    unit_verbs = (abi.UNIT_HOST, abi.UNIT_KERNEL)  # commands of `lazyck-unit` that make the two kinds of unit
     entry_verb = ""  # the command that makes a host unit as a library of its own; empty: blobs are compiled whole
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}

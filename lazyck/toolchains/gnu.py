@@ -63,30 +63,31 @@ _VALUES = (
 )  # fmt: skip
 _ROWS = (
     # The real compiler runs whether or not these are options of a compile.
-    (E, Role.REFUSE, _QUERIES, "query"),
-    (P, Role.REFUSE, "--help= -print-file-name= -print-prog-name= --print-file-name= --print-prog-name=", "query"),
-    (E, Role.REFUSE, "-E --preprocess", "preprocess"),
-    (E, Role.REFUSE, "-S --assemble", "assembly"),
-    (E, Role.REFUSE, "-M -MM --dependencies --user-dependencies", "dependencies"),
-    (E, Role.REFUSE, "-fsyntax-only", "syntax-only"),
-    (E, Role.REFUSE, "-###", "dry-run"),
-    (E, Role.REFUSE, "-emit-ast --analyze --precompile -rewrite-objc -verify-pch -extract-api", "other-output"),
-    (E, Role.REFUSE, "--genco --emit-static-lib", "other-output"),
-    (E, Role.REFUSE, "-cc1 -cc1as -cc1gen-reproducer --", "unsupported-option"),
-    (E, Role.REFUSE, "-r -Wl,-r -Wl,--relocatable", "relocatable-link"),
+    (E, Role.REFUSE, _QUERIES, abi.WHY_QUERY),
+    (P, Role.REFUSE, "--help= -print-file-name= -print-prog-name=", abi.WHY_QUERY),
+    (P, Role.REFUSE, "--print-file-name= --print-prog-name=", abi.WHY_QUERY),
+    (E, Role.REFUSE, "-E --preprocess", abi.WHY_PREPROCESS),
+    (E, Role.REFUSE, "-S --assemble", abi.WHY_ASSEMBLY),
+    (E, Role.REFUSE, "-M -MM --dependencies --user-dependencies", abi.WHY_DEPENDENCIES),
+    (E, Role.REFUSE, "-fsyntax-only", abi.WHY_SYNTAX_ONLY),
+    (E, Role.REFUSE, "-###", abi.WHY_DRY_RUN),
+    (E, Role.REFUSE, "-emit-ast --analyze --precompile -rewrite-objc -verify-pch -extract-api", abi.WHY_OTHER_OUTPUT),
+    (E, Role.REFUSE, "--genco --emit-static-lib", abi.WHY_OTHER_OUTPUT),
+    (E, Role.REFUSE, "-cc1 -cc1as -cc1gen-reproducer --", abi.WHY_UNSUPPORTED_OPTION),
+    (E, Role.REFUSE, "-r -Wl,-r -Wl,--relocatable", abi.WHY_RELOCATABLE_LINK),
     # The real compiler runs if it is a compile.
-    (E, Role.REFUSE_COMPILE, PROFILING, "profiling"),
-    (P, Role.REFUSE_COMPILE, _PROFILING_VALUES, "profiling"),
-    (E, Role.REFUSE_COMPILE, _MODULE_OPTIONS, "modules"),
-    (P, Role.REFUSE_COMPILE, _MODULE_VALUES, "modules"),
-    (E, Role.REFUSE_COMPILE, "-emit-llvm --cuda-device-only --cuda-host-only", "other-output"),
-    (E, Role.REFUSE_COMPILE, "--offload-device-only --offload-host-only -fembed-bitcode", "other-output"),
-    (E, Role.REFUSE_COMPILE, "-fgpu-rdc -fcuda-rdc", "relocatable-device-code"),
-    (E, Role.REFUSE_COMPILE, "-gsplit-dwarf -gsplit-dwarf=split", "split-debug"),
-    (E, Role.REFUSE_COMPILE, "-m32 -mx32 -m16 -miamcu -mabi=ilp32 -mbig-endian", "other-machine"),
-    (S, Role.REFUSE_COMPILE, "-working-directory -wrapper -specs", "unsupported-option"),
-    (P, Role.REFUSE_COMPILE, "-working-directory= -wrapper= -specs=", "unsupported-option"),
-    (E, Role.REFUSE_COMPILE, "-MG", "dependencies"),  # the compiler reports an error unless -M is there too
+    (E, Role.REFUSE_COMPILE, PROFILING, abi.WHY_PROFILING),
+    (P, Role.REFUSE_COMPILE, _PROFILING_VALUES, abi.WHY_PROFILING),
+    (E, Role.REFUSE_COMPILE, _MODULE_OPTIONS, abi.WHY_MODULES),
+    (P, Role.REFUSE_COMPILE, _MODULE_VALUES, abi.WHY_MODULES),
+    (E, Role.REFUSE_COMPILE, "-emit-llvm --cuda-device-only --cuda-host-only", abi.WHY_OTHER_OUTPUT),
+    (E, Role.REFUSE_COMPILE, "--offload-device-only --offload-host-only -fembed-bitcode", abi.WHY_OTHER_OUTPUT),
+    (E, Role.REFUSE_COMPILE, "-fgpu-rdc -fcuda-rdc", abi.WHY_RELOCATABLE_DEVICE_CODE),
+    (E, Role.REFUSE_COMPILE, "-gsplit-dwarf -gsplit-dwarf=split", abi.WHY_SPLIT_DEBUG),
+    (E, Role.REFUSE_COMPILE, "-m32 -mx32 -m16 -miamcu -mabi=ilp32 -mbig-endian", abi.WHY_OTHER_MACHINE),
+    (S, Role.REFUSE_COMPILE, "-working-directory -wrapper -specs", abi.WHY_UNSUPPORTED_OPTION),
+    (P, Role.REFUSE_COMPILE, "-working-directory= -wrapper= -specs=", abi.WHY_UNSUPPORTED_OPTION),
+    (E, Role.REFUSE_COMPILE, "-MG", abi.WHY_DEPENDENCIES),  # the compiler reports an error unless -M is there too
     (P, Role.FLAG, "-D -U -MJ -T -objcmt- -object", ""),  # the last two begin like -o
     (E, Role.COMPILE, "-c --compile", ""),
     (S, Role.OUTPUT, "-o --output", ""),
@@ -135,7 +136,7 @@ class GnuToolchain(Toolchain):
     table = TABLE
     path_options = frozenset(PATHS)
     source_suffixes: tuple[str, ...] = SOURCES
-    languages: ClassVar[Mapping[str, str]] = {"c": "", "c++": "", "none": "", "c++-module": "!modules"}
+    languages: ClassVar[Mapping[str, str]] = {"c": "", "c++": "", "none": "", "c++-module": "!" + abi.WHY_MODULES}
     flag_env: tuple[str, ...] = (
         *Toolchain.header_env,
         "CCC_OVERRIDE_OPTIONS",

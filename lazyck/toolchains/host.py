@@ -41,15 +41,15 @@ class HostToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {
         **GnuToolchain.languages,
         "hip": "rocm",
-        "cuda": "!cuda-by-clang",
+        "cuda": "!" + abi.WHY_CUDA_BY_CLANG,
         llvm.LANGUAGE: "llvm",
     }
     source_suffixes = (*SOURCES, *llvm.SUFFIXES, *MODULES)
     foreign_suffixes: ClassVar[Mapping[str, str]] = {
         ".hip": "rocm",
-        ".cu": "!cuda-by-clang",
+        ".cu": "!" + abi.WHY_CUDA_BY_CLANG,
         **dict.fromkeys(llvm.SUFFIXES, "llvm"),
-        **dict.fromkeys(MODULES, "!modules"),
+        **dict.fromkeys(MODULES, "!" + abi.WHY_MODULES),
     }
 
     def text_compile(self, job: SourceCompile, *, is_c: bool) -> TextCompile | None:

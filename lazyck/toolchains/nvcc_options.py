@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 
+from lazyck import abi
 from lazyck.abi import Role
 from lazyck.toolchains.gnu import PROFILING
 from lazyck.toolchains.options import E, OptionTable, P, S
@@ -43,7 +44,6 @@ _ROLES = {
     "-Xcompiler": Role.HOST_OPTIONS,
 }
 _ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
-_RDC = "relocatable-device-code"
 
 
 def pairs() -> Iterable[tuple[str, str]]:
@@ -53,21 +53,22 @@ def pairs() -> Iterable[tuple[str, str]]:
         yield long, short or long[1:]
 
 
+_RDC = abi.WHY_RELOCATABLE_DEVICE_CODE
 _ROWS = (
-    (E, Role.REFUSE, "--preprocess -E", "preprocess"),
-    (E, Role.REFUSE, "--ptx -ptx --cuda -cuda --cubin -cubin --fatbin -fatbin --optix-ir -optix-ir", "other-output"),
-    (E, Role.REFUSE, "--ltoir -ltoir", "other-output"),
-    (E, Role.REFUSE, "--generate-dependencies -M --generate-nonsystem-dependencies -MM", "dependencies"),
-    (E, Role.REFUSE, "--dryrun -dryrun", "dry-run"),
-    (E, Role.REFUSE, "--help -h --version -V --list-gpu-code -code-ls --list-gpu-arch -arch-ls", "query"),
-    (E, Role.REFUSE, "--device-link -dlink", "device-link"),
-    (E, Role.REFUSE, "--lib -lib", "archive"),
-    (E, Role.REFUSE, "--relocatable-link -r", "relocatable-link"),
-    (E, Role.REFUSE, "--run -run --clean-targets -clean", "unsupported-option"),
+    (E, Role.REFUSE, "--preprocess -E", abi.WHY_PREPROCESS),
+    (E, Role.REFUSE, "--ptx -ptx --cuda -cuda --cubin -cubin --fatbin -fatbin", abi.WHY_OTHER_OUTPUT),
+    (E, Role.REFUSE, "--optix-ir -optix-ir --ltoir -ltoir", abi.WHY_OTHER_OUTPUT),
+    (E, Role.REFUSE, "--generate-dependencies -M --generate-nonsystem-dependencies -MM", abi.WHY_DEPENDENCIES),
+    (E, Role.REFUSE, "--dryrun -dryrun", abi.WHY_DRY_RUN),
+    (E, Role.REFUSE, "--help -h --version -V --list-gpu-code -code-ls --list-gpu-arch -arch-ls", abi.WHY_QUERY),
+    (E, Role.REFUSE, "--device-link -dlink", abi.WHY_DEVICE_LINK),
+    (E, Role.REFUSE, "--lib -lib", abi.WHY_ARCHIVE),
+    (E, Role.REFUSE, "--relocatable-link -r", abi.WHY_RELOCATABLE_LINK),
+    (E, Role.REFUSE, "--run -run --clean-targets -clean", abi.WHY_UNSUPPORTED_OPTION),
     (E, Role.REFUSE_COMPILE, "--device-c -dc --device-w -dw --extensible-whole-program -ewp", _RDC),
     (E, Role.REFUSE_COMPILE, "--relocatable-ptx -reloc-ptx", _RDC),
     (E, Role.REFUSE_COMPILE, "--lto -lto --dlink-time-opt -dlto --gen-opt-lto -gen-opt-lto", _RDC),
-    (E, Role.REFUSE_COMPILE, "--fdevice-syntax-only -fdevice-syntax-only", "syntax-only"),
+    (E, Role.REFUSE_COMPILE, "--fdevice-syntax-only -fdevice-syntax-only", abi.WHY_SYNTAX_ONLY),
     (E, Role.COMPILE, "--compile -c", ""),
     (E, Role.DEPEND, "--generate-dependencies-with-compile -MD", ""),
     (E, Role.DEPEND_USER, "--generate-nonsystem-dependencies-with-compile -MMD", ""),
@@ -84,7 +85,7 @@ _ROWS = (
     # The bare spelling is used where unknown options are forwarded. The shim puts words for the
     # host compiler behind -Xcompiler.
     *(
-        (mode, Role.REFUSE_COMPILE, f"{before}{text}{end}", "profiling")
+        (mode, Role.REFUSE_COMPILE, f"{before}{text}{end}", abi.WHY_PROFILING)
         for text in PROFILING.split()
         for before in ("", "-Xcompiler,")
         for mode, end in ((E, ""), (P, "="))

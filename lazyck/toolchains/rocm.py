@@ -86,8 +86,8 @@ class RocmToolchain(GnuToolchain):
     unit_globs = ("*.hip", "*.cu")
     hinders_units = frozenset({"-save-temps", "--save-temps"})  # with these, clang has a step for each temporary
     unit_suffixes = tuple(s for s in GnuToolchain.source_suffixes if s != ".c")
-    unit_verbs = ("hip-host", "hip-kernel")
-    entry_verb = "hip-entry"
+    unit_verbs = (abi.UNIT_HIP_HOST, abi.UNIT_HIP_KERNEL)
+    entry_verb = abi.UNIT_HIP_ENTRY
     host_only = ("--cuda-host-only",)
     # Without device code, all files have the same identity (`__hip_cuid_`), and none has a handle
     # of device code.
@@ -134,9 +134,9 @@ class RocmToolchain(GnuToolchain):
         return {"HIPCXX": path} if path else {}
 
     def pass_when(self, found: Found, env: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
-        rows = [("HIP_PLATFORM", value, "hip-on-nvidia") for value in _NVIDIA]
+        rows = [("HIP_PLATFORM", value, abi.WHY_HIP_ON_NVIDIA) for value in _NVIDIA]
         if not env.get("HIP_PLATFORM") and self.is_nvcc(found, env):
-            rows.append(("HIP_PLATFORM", "", "hip-on-nvidia"))
+            rows.append(("HIP_PLATFORM", "", abi.WHY_HIP_ON_NVIDIA))
         return tuple(rows)
 
     def is_nvcc(self, found: Found, env: Mapping[str, str]) -> bool:

@@ -162,11 +162,10 @@ def test_links_between_documents_lead_somewhere() -> None:
 def test_files_that_developers_are_led_to_are_there() -> None:
     assert len(FOR_DEVELOPERS["ARCHITECTURE.md"].splitlines()) <= 80
     package = REPOSITORY / "lazyck"
-    wanted = ("lazyck/remote/memcached_store.py", "lazyck/toolchains/icx.py")  # which a change would make
     for page, text in FOR_DEVELOPERS.items():
         names = re.findall(r"`([\w./*-]+(?:\.(?:py|cpp|c|h|S|md|sh)|/))`", text)
-        assert len(names) > 10
-        for shown in set(names).difference(wanted):
+        assert names
+        for shown in set(names):
             name = re.sub("^rt/", "runtime/src/", shown)
             found = [p for base in (REPOSITORY, package) for p in base.glob(name)]
             found += package.glob(f"**/{name}")
@@ -174,9 +173,8 @@ def test_files_that_developers_are_led_to_are_there() -> None:
 
 
 def test_reason_codes_of_the_shim_are_in_the_table() -> None:
-    sources = "".join(p.read_text() for p in (REPOSITORY / "lazyck" / "interceptor").glob("*.c"))
-    used = set(re.findall(r'return "([a-z]+(?:-[a-z]+)*)";', sources))
-    used |= {rule.reason for toolchain in ALL for rule in toolchain.table.rules if rule.reason}
+    used = {text for name, text in vars(abi).items() if name.startswith("WHY_")}
+    assert used >= {rule.reason for toolchain in ALL for rule in toolchain.table.rules if rule.reason}
     assert len(used) > 20, used
     for code in used:
         assert f"`{code}`" in DOCS["interceptor.md"], code

@@ -107,8 +107,8 @@ def _make(order: Order, host: str, begin: float) -> Made:
     if entry.key != order.key:
         return Made(host, problem=f"its key is {entry.key} there, but {order.key} here")
     if _is_first_of_group(order):  # if it fails, the compiles do without the preamble
-        commands.run(rt_words(rt, "preamble", manifest_file, order.archs, "--", order.blob), env=env)
-    words = rt_words(rt, "compile", manifest_file, order.archs, "--quiet", "--", order.blob)
+        commands.run(rt_words(rt, abi.RT_PREAMBLE, manifest_file, order.archs, "--", order.blob), env=env)
+    words = rt_words(rt, abi.RT_COMPILE, manifest_file, order.archs, abi.OPTION_QUIET, "--", order.blob)
     done = commands.run(words, env=env)
     if done is None:
         return Made(host, is_stopped=True)

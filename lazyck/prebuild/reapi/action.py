@@ -21,8 +21,6 @@ from lazyck.remote.contents import opened
 
 TOOL = "lazyck-rt"
 TOOLCHAIN = "toolchain"
-# The files that `lazyck-rt make` leaves.
-MADE, LOG, COST = "made/entry", "made/log", "made/cost"
 # The words of a recipe are looked up here on a worker, if they have no directory of their own.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _GRACE = 60  # seconds that an action may take besides its compile
@@ -150,17 +148,17 @@ def make_action(
     """Return the action that compiles a blob or kernel for the archs, and its messages, which are
     to be uploaded. Settings of `env` that decide the key travel with it."""
     m = messages()
-    words = [f"./{TOOL}", "make", "--from", inputs.manifest, "--quiet"]
-    words += ["--toolchain", TOOLCHAIN] if endpoint.toolchain else []
-    words += [w for arch in archs for w in ("--arch", arch)]
+    words = [f"./{TOOL}", abi.RT_MAKE, abi.OPTION_FROM, inputs.manifest, abi.OPTION_QUIET]
+    words += [abi.OPTION_TOOLCHAIN, TOOLCHAIN] if endpoint.toolchain else []
+    words += [w for arch in archs for w in (abi.OPTION_ARCH, arch)]
     variables = {"PATH": _PATH} | {k: env[k] for k in (*OF_KEY, abi.ENV_COMPILE_TIMEOUT) if env.get(k)}
     # Servers read the platform in either message, and the outputs under either name, by their age.
     platform = m.Platform(properties=[m.Property(name=k, value=v) for k, v in endpoint.platform])
     command = m.Command(
         arguments=[*words, "--", blob],
         environment_variables=[m.EnvironmentVariable(name=k, value=v) for k, v in sorted(variables.items())],
-        output_files=sorted((MADE, LOG, COST)),
-        output_paths=sorted((MADE, LOG, COST)),
+        output_files=sorted((abi.MAKE_ENTRY, abi.MAKE_LOG, abi.MAKE_COST)),
+        output_paths=sorted((abi.MAKE_ENTRY, abi.MAKE_LOG, abi.MAKE_COST)),
         platform=platform,
     ).SerializeToString(deterministic=True)
     action = m.Action(

@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lazyck import abi
 from lazyck.errors import BuildError, LazyckError
 from lazyck.files import write_through
 from lazyck.history.costs import keep_guess
 from lazyck.prebuild.entries import Entry, keep_log, make_room, tool
 from lazyck.prebuild.farm.messages import LONGEST_TEXT
 from lazyck.prebuild.plan import Failure, Job, Outcome
-from lazyck.prebuild.reapi.action import COST, LOG, MADE, Digest, Inputs, compile_seconds, make_action
+from lazyck.prebuild.reapi.action import Digest, Inputs, compile_seconds, make_action
 from lazyck.prebuild.reapi.client import LACKS, PASSING, Client, ServiceError
 from lazyck.prebuild.reapi.endpoint import Endpoint, parse_endpoint, require_trust
 from lazyck.prebuild.reapi.messages import COMPLETED, EXECUTING, messages
@@ -128,12 +129,12 @@ class _Run(Run):
         host, status = result.execution_metadata.worker or "a worker", result.exit_code
         output = _text(client, result.stderr_raw, result.stderr_digest)
         nothing = messages().OutputFile()
-        files = [outputs.get(name, nothing) for name in (LOG, COST)]
+        files = [outputs.get(name, nothing) for name in (abi.MAKE_LOG, abi.MAKE_COST)]
         log, cost = (_text(client, file.contents, file.digest) for file in files)
         if status == 0:
-            if MADE not in outputs:
+            if abi.MAKE_ENTRY not in outputs:
                 raise ServiceError(client.label, "", f"an action of {host} left no entry")
-            _fetch(client, job.entry, outputs[MADE])
+            _fetch(client, job.entry, outputs[abi.MAKE_ENTRY])
         elif status not in _REFUSED:
             said = output.strip().rpartition("\n")[2]
             ended = f"an action of {host} ended with status {status}"

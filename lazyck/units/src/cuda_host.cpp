@@ -162,12 +162,12 @@ std::string table_of(const Registrations& registered, const Ptx& ptx, const std:
         const bool is_overloaded =
             std::count_if(registered.kernels.begin(), registered.kernels.end(),
                           [&](const auto& other) { return other.spelling == kernel.spelling; }) > 1;
-        table += "kernel\t" + kernel.symbol + "\t" + entry->second + "\t" + kernel.spelling + "\t" +
+        table += LAZYCK_TABLE_KERNEL "\t" + kernel.symbol + "\t" + entry->second + "\t" + kernel.spelling + "\t" +
                  (is_overloaded ? kernel.type : "") + "\n";
     }
-    table += "whole\t*\t\t\t\n";
-    for (const auto& variable : registered.variables) table += "variable\t" + variable + "\n";
-    for (const std::string& file : files) table += "file\t" + file + "\n";
+    table += LAZYCK_TABLE_WHOLE "\t*\t\t\t\n";
+    for (const auto& variable : registered.variables) table += LAZYCK_TABLE_VARIABLE "\t" + variable + "\n";
+    for (const std::string& file : files) table += LAZYCK_TABLE_FILE "\t" + file + "\n";
     return table;
 }
 
@@ -327,8 +327,8 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         if (place == TableIn::section) return true;
         // The device's front end takes about as long for all of the text as the host's does.
         const double all_text = is_all ? device_seconds : std::max(device_seconds, host_seconds);
-        write_cost(job, "host " + std::to_string(cpu_seconds()) + " " + std::to_string(device_seconds) + " " +
-                            std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
+        write_cost(job, LAZYCK_COST_HOST " " + std::to_string(cpu_seconds()) + " " + std::to_string(device_seconds) +
+                            " " + std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
         return true;
     };
     if (guarded) {

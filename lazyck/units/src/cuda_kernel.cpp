@@ -170,7 +170,7 @@ void make_whole(const Job& job, const Steps& steps) {
         for (const Step& step : pass.assemble) run(step);
     }
     make_library(library_of(steps), job, symbols, make_image(steps, job.directory));
-    write_cost(job, "whole " + std::to_string(cpu_seconds()));
+    write_cost(job, LAZYCK_COST_WHOLE " " + std::to_string(cpu_seconds()));
 }
 
 }  // namespace
@@ -211,7 +211,7 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
     if (!is_named()) is_settled_by(KernelText::own);
     if (!reason.empty()) return make_refusal(library_of(steps), job, kernel, reason);
     make_library(library_of(steps), job, {kernel.symbol}, make_image(steps, job.directory));
-    write_cost(job, "kernel " + std::to_string(cpu_seconds()));
+    write_cost(job, LAZYCK_COST_KERNEL " " + std::to_string(cpu_seconds()));
 }
 
 }  // namespace lazyck::units

@@ -113,17 +113,18 @@ void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
     std::string table = LAZYCK_KERNELS_VERSION "\n";
     for (const std::string_view kernel : kernels) {
         const std::string parameters = kernels.size() == 1 ? k_only_kernel : "";
-        table += "kernel\t" + std::string(kernel) + "\t" + parameters + "\t\t\n";
+        table += LAZYCK_TABLE_KERNEL "\t" + std::string(kernel) + "\t" + parameters + "\t\t\n";
     }
-    table += "whole\t*\t\t\t\n";
+    table += LAZYCK_TABLE_WHOLE "\t*\t\t\t\n";
     if (place == TableIn::data) {
         write_file(job.output, registers ? object.with_contents(k_image_section, mark + table + '\0') : bytes);
-        write_cost(job, "host " + std::to_string(cpu_seconds()) + " 0 0 " + std::to_string(kernels.size()));
+        write_cost(job,
+                   LAZYCK_COST_HOST " " + std::to_string(cpu_seconds()) + " 0 0 " + std::to_string(kernels.size()));
         return;
     }
     std::set<std::string> files = files_of(steps.host, job.directory);
     for (const Step& step : steps.device) files.merge(files_of(step, job.directory));
-    for (const std::string& file : files) table += "file\t" + file + "\n";
+    for (const std::string& file : files) table += LAZYCK_TABLE_FILE "\t" + file + "\n";
     write_file(job.output, object.with_section(LAZYCK_KERNELS_SECTION, table));
 }
 

@@ -269,7 +269,7 @@ void make_whole(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
     if (kernel.symbol != "*" && symbols.count(kernel.symbol) == 0) throw Refused{"the compiler does not make it"};
     run_between(steps);
     make_library(library_of(steps), job, symbols, steps.image());
-    write_cost(job, "whole " + std::to_string(cpu_seconds()));
+    write_cost(job, LAZYCK_COST_WHOLE " " + std::to_string(cpu_seconds()));
 }
 
 // Returns the step with IR as text for its output. The order of uses is kept because passes depend
@@ -394,7 +394,7 @@ void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     }
     run_between(steps);
     make_library(library_of(steps), job, {kernel.symbol}, steps.image());
-    write_cost(job, "alone " + std::to_string(cpu_seconds()) + " " + std::to_string(front_ends));
+    write_cost(job, LAZYCK_COST_ALONE " " + std::to_string(cpu_seconds()) + " " + std::to_string(front_ends));
 }
 
 }  // namespace lazyck::units

@@ -79,15 +79,17 @@ constexpr struct {
     std::string_view name;
     void (*make)(const Job& job, const std::string& what);
 } k_commands[] = {
-    {"host", [](const Job& job, const std::string& id) { make_host_unit(job, id, TableIn::section); }},
-    {"entry", [](const Job& job, const std::string& id) { make_host_unit(job, id, TableIn::data); }},
-    {"kernel", [](const Job& job, const std::string& line) { make_kernel_unit(job, lazyck::units::kernel_of(line)); }},
-    {"hip-host", [](const Job& job, const std::string& id) { make_hip_host_unit(job, id, TableIn::section); }},
-    {"hip-entry", [](const Job& job, const std::string& id) { make_hip_host_unit(job, id, TableIn::data); }},
-    {"hip-kernel",
+    {LAZYCK_UNIT_HOST, [](const Job& job, const std::string& id) { make_host_unit(job, id, TableIn::section); }},
+    {LAZYCK_UNIT_ENTRY, [](const Job& job, const std::string& id) { make_host_unit(job, id, TableIn::data); }},
+    {LAZYCK_UNIT_KERNEL,
+     [](const Job& job, const std::string& line) { make_kernel_unit(job, lazyck::units::kernel_of(line)); }},
+    {LAZYCK_UNIT_HIP_HOST,
+     [](const Job& job, const std::string& id) { make_hip_host_unit(job, id, TableIn::section); }},
+    {LAZYCK_UNIT_HIP_ENTRY, [](const Job& job, const std::string& id) { make_hip_host_unit(job, id, TableIn::data); }},
+    {LAZYCK_UNIT_HIP_KERNEL,
      [](const Job& job, const std::string& line) { make_hip_kernel_unit(job, lazyck::units::kernel_of(line)); }},
-    {"hip-object", [](const Job& job, const std::string&) { make_hip_object(job); }},
-    {"hip-text", [](const Job& job, const std::string&) { ask_for_hip_object(job); }},
+    {LAZYCK_UNIT_HIP_OBJECT, [](const Job& job, const std::string&) { make_hip_object(job); }},
+    {LAZYCK_UNIT_HIP_TEXT, [](const Job& job, const std::string&) { ask_for_hip_object(job); }},
 };
 
 }  // namespace

@@ -145,7 +145,7 @@ void Material::add_ir(std::string_view text) {
 
 void Material::ask() const {
     if (!is_asked_for()) return;
-    write_file(m_job.output + ".text", m_text);
+    write_file(m_job.output + LAZYCK_SUFFIX_TEXT, m_text);
     constexpr std::string_view k_question = "text\n";
     if (send(m_job.asker, k_question.data(), k_question.size(), MSG_NOSIGNAL) < 0) return;
     char answer = '\0';
@@ -161,7 +161,7 @@ std::string quoted(std::string_view text) {
     return out + "\"";
 }
 
-void write_cost(const Job& job, const std::string& what) { write_file(job.output + ".cost", what + "\n"); }
+void write_cost(const Job& job, const std::string& what) { write_file(job.output + LAZYCK_SUFFIX_COST, what + "\n"); }
 
 void make_library(const Library& library, const Job& job, const std::set<std::string>& symbols,
                   const std::string& image) {
@@ -170,7 +170,7 @@ void make_library(const Library& library, const Job& job, const std::set<std::st
 
 void make_refusal(const Library& library, const Job& job, const Kernel& kernel, const std::string& reason) {
     make_library_of(" .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n", library, job, {kernel.symbol});
-    write_cost(job, "refused " + std::to_string(cpu_seconds()));
+    write_cost(job, LAZYCK_COST_REFUSED " " + std::to_string(cpu_seconds()));
 }
 
 }  // namespace lazyck::units

@@ -4,6 +4,7 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
+#include "lazyck_abi.h"
 #include "platform/elf_view.h"
 
 namespace lazyck::rt {
@@ -49,8 +50,8 @@ Strings lines_of_table(std::string_view table) {
         const std::size_t tab = row.find('\t');
         if (tab == std::string::npos) continue;
         const std::string kind = row.substr(0, tab), rest = row.substr(tab + 1);
-        if (kind == "kernel" || kind == "whole") lines.push_back(device_name(rest));
-        if (kind == "variable") state += "\t" + device_name(rest);
+        if (kind == LAZYCK_TABLE_KERNEL || kind == LAZYCK_TABLE_WHOLE) lines.push_back(device_name(rest));
+        if (kind == LAZYCK_TABLE_VARIABLE) state += "\t" + device_name(rest);
     }
     for (std::string& line : lines) {
         if (line[0] != '*') line += state;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "lazyck_abi.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {
@@ -65,7 +66,7 @@ std::unordered_map<std::string, Known> read_costs(const std::string& path) {
         const std::string_view kind = rest.substr(0, rest.find(' '));
         rest.remove_prefix(kind.size());
         double figures[4] = {};  // the kind has the first of them
-        std::size_t read = 0, count = kind == "host" ? 4 : kind == "alone" ? 2 : 1;
+        std::size_t read = 0, count = kind == LAZYCK_COST_HOST ? 4 : kind == LAZYCK_COST_ALONE ? 2 : 1;
         for (; read < count; ++read) {
             const auto figure = take_number(rest);
             if (!figure) break;
@@ -73,18 +74,18 @@ std::unordered_map<std::string, Known> read_costs(const std::string& path) {
         }
         if (read < count || rest.size() < 2) continue;
         Known& known = found[std::string(rest.substr(1))];
-        if (kind == "host") {
+        if (kind == LAZYCK_COST_HOST) {
             known.host = figures[0];
             known.read = figures[1];
             known.all_text = figures[2];
             known.kernels = figures[3];
-        } else if (kind == "kernel" || kind == "alone") {
+        } else if (kind == LAZYCK_COST_KERNEL || kind == LAZYCK_COST_ALONE) {
             known.all_units += figures[0];
             known.read_by_units += figures[1];
             ++known.units;
-        } else if (kind == "refused") {
+        } else if (kind == LAZYCK_COST_REFUSED) {
             known.is_refused = true;
-        } else if (kind == "whole") {
+        } else if (kind == LAZYCK_COST_WHOLE) {
             known.whole = figures[0];
         }
     }

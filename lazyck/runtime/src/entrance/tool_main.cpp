@@ -56,6 +56,13 @@ constexpr char k_usage[] =
     "  removes the least recently used entries; a JSON line for each removed entry, and one with the sums.\n"
     "  FILE lists the paths of the entries, or of the directories of entries, that may go, one per line\n";
 
+// Returns a JSON line with these members.
+std::string row(const std::vector<std::pair<const char*, std::string>>& members) {
+    JsonObject line;
+    for (const auto& [name, literal] : members) line.add(name, literal);
+    return line.text() + "\n";
+}
+
 struct ToolOptions {
     std::string verb;
     std::string from;
@@ -73,10 +80,12 @@ ToolOptions parse_options(int argc, char** argv) {
     ToolOptions options;
     if (argc < 2) fail(k_usage);
     options.verb = argv[1];
-    const Strings verbs = {"compile", "make", "status", "path", "kernels", "packs", "preambles", "preamble"};
+    const Strings verbs = {LAZYCK_RT_COMPILE, LAZYCK_RT_MAKE,  LAZYCK_RT_STATUS,    LAZYCK_RT_PATH,
+                           LAZYCK_RT_KERNELS, LAZYCK_RT_PACKS, LAZYCK_RT_PREAMBLES, LAZYCK_RT_PREAMBLE};
     if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
-    const std::unordered_map<std::string, std::string*> texts = {
-        {"--from", &options.from}, {"--library", &options.library}, {"--toolchain", &options.toolchain}};
+    const std::unordered_map<std::string, std::string*> texts = {{LAZYCK_OPTION_FROM, &options.from},
+                                                                 {LAZYCK_OPTION_LIBRARY, &options.library},
+                                                                 {LAZYCK_OPTION_TOOLCHAIN, &options.toolchain}};
     bool takes_options = true;
     for (int i = 2; i < argc; ++i) {
         const std::string word = argv[i];
@@ -92,16 +101,16 @@ ToolOptions parse_options(int argc, char** argv) {
         const auto text = texts.find(word);
         if (text != texts.end()) {
             *text->second = value();
-        } else if (word == "--arch") {
+        } else if (word == LAZYCK_OPTION_ARCH) {
             options.archs += value() + ";";
-        } else if (word == "--blob-list") {
+        } else if (word == LAZYCK_OPTION_BLOB_LIST) {
             const std::string file = value();
             if (!is_file(file)) fail("lazyck-rt: no file '" + file + "'");
             for (std::string& name : split(read_text(file), "\n")) options.blobs.push_back(std::move(name));
             options.has_blobs = true;
-        } else if (word == "--quiet") {
+        } else if (word == LAZYCK_OPTION_QUIET) {
             options.is_quiet = true;
-        } else if (word == "--again") {
+        } else if (word == LAZYCK_OPTION_AGAIN) {
             options.is_again = true;
         } else if (word == "--") {
             takes_options = false;
@@ -203,9 +212,9 @@ class Choice {
         const std::shared_ptr<const ManifestView> parts = parts_of(index);
         for (std::uint32_t i = ManifestView::k_first_kernel; i < parts->blob_count(); ++i) {
             const BlobRow kernel = parts->blob(i);
-            lines += "{\"blob\": " + json_string(m_manifest.blob(index).name) +
-                     ", \"name\": " + json_string(kernel.name) +
-                     ", \"symbol\": " + json_string(parts->symbols_of(kernel).front()) + "}\n";
+            lines += row({{LAZYCK_ROW_BLOB, json_string(m_manifest.blob(index).name)},
+                          {LAZYCK_ROW_NAME, json_string(kernel.name)},
+                          {LAZYCK_ROW_SYMBOL, json_string(parts->symbols_of(kernel).front())}});
         }
         return lines;
     }
@@ -255,8 +264,10 @@ int list_packs(const std::string& library, const ManifestView& manifest) {
     std::string lines;
     for (const Pack& pack : find_packs(library, manifest)) {
         const std::string problem = join(explain_mismatches({pack}, library, manifest), "");
-        lines += "{\"name\": " + json_string(pack.name) + ", \"version\": " + json_string(pack.version) +
-                 ", \"root\": " + json_string(pack.root) + ", \"problem\": " + json_string(problem) + "}\n";
+        lines += row({{LAZYCK_ROW_NAME, json_string(pack.name)},
+                      {LAZYCK_ROW_VERSION, json_string(pack.version)},
+                      {LAZYCK_ROW_ROOT, json_string(pack.root)},
+                      {LAZYCK_ROW_PROBLEM, json_string(problem)}});
     }
     return write_all(1, lines) ? 0 : 1;
 }
@@ -297,47 +308,49 @@ int run(const ToolOptions& options) {
     Config config = read_config();
     config.compile_service.clear();  // `prebuild build --executor` asks one
     std::optional<ActionCache> action;
-    if (options.verb == "make") action.emplace(config);
+    if (options.verb == LAZYCK_RT_MAKE) action.emplace(config);
     const ManifestView& manifest = source.manifest();
     const Places places = source.places(config, options.library);
-    if (options.verb == "packs") return list_packs(places.library, manifest);
+    if (options.verb == LAZYCK_RT_PACKS) return list_packs(places.library, manifest);
     Store store(config, places);
-    const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, "--arch");
-    Choice choice(manifest, store, asked, options.verb == "compile" || options.verb == "make");
+    const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, LAZYCK_OPTION_ARCH);
+    Choice choice(manifest, store, asked, options.verb == LAZYCK_RT_COMPILE || options.verb == LAZYCK_RT_MAKE);
     const std::vector<Chosen> blobs = choice.entries(options);
-    if ((options.verb == "preamble" || options.verb == "make") && blobs.size() != 1) fail(k_usage);
-    if (options.verb == "preamble") {
+    if ((options.verb == LAZYCK_RT_PREAMBLE || options.verb == LAZYCK_RT_MAKE) && blobs.size() != 1) fail(k_usage);
+    if (options.verb == LAZYCK_RT_PREAMBLE) {
         const std::string problem = store.preambles.make(blobs[0].at(), blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }
-    if (options.verb == "compile") return compile(store, blobs, options.is_again);
-    if (options.verb == "make") return make(*action, store, blobs[0]);
+    if (options.verb == LAZYCK_RT_COMPILE) return compile(store, blobs, options.is_again);
+    if (options.verb == LAZYCK_RT_MAKE) return make(*action, store, blobs[0]);
     std::string out;
     for (const Chosen& blob : blobs) {
-        if (options.verb == "kernels") {
+        if (options.verb == LAZYCK_RT_KERNELS) {
             if (manifest.has_parts(blob.index)) out += choice.kernels_of(blob.index);
             continue;
         }
         const Strings& archs = blob.archs;
         const std::string name = json_string(blob.at().blob().name);
-        if (options.verb == "preambles") {
+        if (options.verb == LAZYCK_RT_PREAMBLES) {
             const std::string preamble = store.preambles.key_of(blob.at(), archs);
-            out +=
-                "{\"name\": " + name + ", \"preamble\": " + (preamble.empty() ? "null" : json_string(preamble)) + "}\n";
+            out += row(
+                {{LAZYCK_ROW_NAME, name}, {LAZYCK_ROW_PREAMBLE, preamble.empty() ? "null" : json_string(preamble)}});
             continue;
         }
         std::string path;
         const bool is_cached = store.is_cached(blob.at(), archs, path);
-        if (options.verb == "path") {
+        if (options.verb == LAZYCK_RT_PATH) {
             out += path + "\n";
             continue;
         }
         const EntryKey key = store.key_of(blob.at(), archs);
-        out += "{\"name\": " + name + ", \"arch\": " + json_string(join(archs, "+")) +
-               ", \"path\": " + json_string(path) + ", \"cached\": " + (is_cached ? "true" : "false") +
-               ", \"key\": " + json_string(key.id().hex()) + ", \"entry\": " + json_string(Cache::entry_name(key)) +
-               "}\n";
+        out += row({{LAZYCK_ROW_NAME, name},
+                    {LAZYCK_ROW_ARCH, json_string(join(archs, "+"))},
+                    {LAZYCK_ROW_PATH, json_string(path)},
+                    {LAZYCK_ROW_CACHED, is_cached ? "true" : "false"},
+                    {LAZYCK_ROW_KEY, json_string(key.id().hex())},
+                    {LAZYCK_ROW_ENTRY, json_string(Cache::entry_name(key))}});
     }
     return write_all(1, out) ? 0 : 1;
 }
@@ -346,7 +359,7 @@ int run_verify(const std::string& root) {
     bool is_good = true;
     const auto tell = [&](const std::string& path, const std::string& problem) {
         is_good &= problem.empty();
-        write_all(1, "{\"path\": " + json_string(path) + ", \"problem\": " + json_string(problem) + "}\n");
+        write_all(1, row({{LAZYCK_ROW_PATH, json_string(path)}, {LAZYCK_ROW_PROBLEM, json_string(problem)}}));
     };
     const auto verify = [&](const Directory& directory, const std::string& name) {
         tell(directory.path() + "/" + name, find_damage(directory, name));
@@ -359,15 +372,15 @@ int run_trim(const Strings& words) {
     TrimRequest request;
     for (std::size_t i = 1; i < words.size(); ++i) {
         const bool has_value = i + 1 < words.size();
-        if (words[i] == "--dry-run") {
+        if (words[i] == LAZYCK_OPTION_DRY_RUN) {
             request.is_dry = true;
-        } else if (words[i] == "--max-size" && has_value) {
+        } else if (words[i] == LAZYCK_OPTION_MAX_SIZE && has_value) {
             request.most_bytes = std::stoull(words[++i]);
-        } else if (words[i] == "--older-than" && has_value) {
+        } else if (words[i] == LAZYCK_OPTION_OLDER_THAN && has_value) {
             const std::optional<double> seconds = number_in(words[++i]);
             if (!seconds) fail(k_usage);
             request.oldest_seconds = *seconds;
-        } else if (words[i] == "--only" && has_value) {
+        } else if (words[i] == LAZYCK_OPTION_ONLY && has_value) {
             const Strings paths = split(read_text(words[++i]), "\n");
             request.only.emplace(paths.begin(), paths.end());
         } else {
@@ -376,17 +389,12 @@ int run_trim(const Strings& words) {
     }
     const TrimOutcome outcome =
         trim(Directory::open(cache_root(absolute(words.at(0)), "trim ")), request, [](const TrimmedEntry& entry) {
-            write_all(1, "{\"path\": " + json_string(entry.path) + ", \"bytes\": " + std::to_string(entry.bytes) +
-                             ", \"last_use\": " + decimal(entry.last_use, 3) + "}\n");
+            write_all(1, row({{LAZYCK_ROW_PATH, json_string(entry.path)},
+                              {LAZYCK_ROW_BYTES, std::to_string(entry.bytes)},
+                              {LAZYCK_ROW_LAST_USE, decimal(entry.last_use, 3)}}));
         });
-    const std::string sum = "{\"kept\": " + std::to_string(outcome.kept) +
-                            ", \"kept_bytes\": " + std::to_string(outcome.kept_bytes) +
-                            ", \"removed\": " + std::to_string(outcome.removed) +
-                            ", \"removed_bytes\": " + std::to_string(outcome.removed_bytes) +
-                            ", \"removed_logs\": " + std::to_string(outcome.removed_logs) +
-                            ", \"removed_preambles\": " + std::to_string(outcome.removed_preambles) +
-                            ", \"removed_texts\": " + std::to_string(outcome.removed_texts) + "}\n";
-    return write_all(1, sum) ? 0 : 1;
+#define LAZYCK_SUM(name) {#name, std::to_string(outcome.name)},
+    return write_all(1, row({LAZYCK_TRIM_SUMS(LAZYCK_SUM)})) ? 0 : 1;
 }
 
 }  // namespace
@@ -395,8 +403,8 @@ int main(int argc, char** argv) {
     try {
         const std::string verb = argc > 2 ? argv[1] : "";
         const Strings words(argv + std::min(argc, 2), argv + argc);
-        if (verb == "verify" && words.size() == 1) return run_verify(cache_root(absolute(words[0]), "verify "));
-        if (verb == "trim") return run_trim(words);
+        if (verb == LAZYCK_RT_VERIFY && words.size() == 1) return run_verify(cache_root(absolute(words[0]), "verify "));
+        if (verb == LAZYCK_RT_TRIM) return run_trim(words);
         return run(parse_options(argc, argv));
     } catch (const std::exception& e) {
         write_all(2, std::string(e.what()) + "\n");

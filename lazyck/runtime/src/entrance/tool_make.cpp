@@ -26,13 +26,10 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr char k_made[] = "made";
-
 // The service may read what is made as another user.
-void move_to_made(const std::string& path, const char* name, mode_t mode) {
-    const std::string to = std::string(k_made) + "/" + name;
-    if (std::rename(path.c_str(), to.c_str()) == 0 ? chmod(to.c_str(), mode) != 0 : errno != ENOENT)
-        fail_system("cannot make '" + to + "'", errno);
+void move_to(const char* place, const std::string& path, mode_t mode) {
+    if (std::rename(path.c_str(), place) == 0 ? chmod(place, mode) != 0 : errno != ENOENT)
+        fail_system("cannot make '" + std::string(place) + "'", errno);
 }
 
 constexpr double k_version_seconds = 60;
@@ -167,10 +164,11 @@ ActionCache::~ActionCache() {
 }
 
 void ActionCache::deliver(const std::string& path, double seconds, long peak_kib) const {
-    if (mkdir(k_made, 0755) != 0 && errno != EEXIST) fail_system(std::string("cannot make '") + k_made + "'", errno);
-    move_to_made(path, "entry", 0755);
-    move_to_made(path.substr(0, path.size() - 3) + ".log", "log", 0644);
-    const UniqueFd cost = open_file(std::string(k_made) + "/cost", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (mkdir(LAZYCK_MAKE_DIRECTORY, 0755) != 0 && errno != EEXIST)
+        fail_system("cannot make '" LAZYCK_MAKE_DIRECTORY "'", errno);
+    move_to(LAZYCK_MAKE_ENTRY, path, 0755);
+    move_to(LAZYCK_MAKE_LOG, path.substr(0, path.size() - 3) + ".log", 0644);
+    const UniqueFd cost = open_file(LAZYCK_MAKE_COST, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (!cost || !write_all(cost.get(), decimal(seconds, 3) + " " + std::to_string(peak_kib) + "\n"))
         fail_system("cannot write the cost", errno);
 }

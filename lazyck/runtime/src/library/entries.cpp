@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "lazyck_abi.h"
 #include "library/core.h"
 #include "platform/gpu.h"
 #include "platform/messages.h"
@@ -33,7 +34,7 @@ std::optional<Entry> each_entry(Core& core, const ManifestRow& at, const Strings
     Entry all = std::move(*entries.front());
     for (std::size_t i = 1; i < entries.size(); ++i) {
         Entry& other = *entries[i];
-        if (other.origin == "compiled") all.origin = other.origin;
+        if (other.origin == LAZYCK_ORIGIN_COMPILED) all.origin = other.origin;
         all.seconds += other.seconds;
         all.peak_kib = std::max(all.peak_kib, other.peak_kib);
         all.others.push_back(std::move(other));

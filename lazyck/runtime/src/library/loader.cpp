@@ -245,7 +245,8 @@ std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, con
     void* const handle = open_blob(core, at.manifest, description, entry, reason);
     if (handle == nullptr) {
         const Subject subject = subject_of(at.manifest, description, archs);
-        say(Level::error, "could not load " + subject.words, {"load", subject, now_seconds() - start, "failed"});
+        say(Level::error, "could not load " + subject.words,
+            {LAZYCK_EVENT_LOAD, subject, now_seconds() - start, "failed"});
         fail("lazyck: cannot load blob '" + visible(description.name) +
                  "': " + explain_load_error(reason, core.blobs.path()),
              {description.name, "", ""});
@@ -271,7 +272,7 @@ std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, con
 void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& archs) {
     const ManifestRow at = core.blobs.row(blob);
     const Subject subject = subject_of(at.manifest, at.blob(), archs);
-    Event event("load", subject);
+    Event event(LAZYCK_EVENT_LOAD, subject);
     event.what = entry.origin;
     event.size = entry.file->size();
     event.start = now_seconds();
@@ -312,7 +313,8 @@ void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& 
     if (!is_first) return;
     core.store.events.prepare();
     event.seconds = now_seconds() - event.start;
-    if (is_said(Level::debug)) say(Level::debug, "loaded " + subject.words, {"load", subject, event.seconds, "loaded"});
+    if (is_said(Level::debug))
+        say(Level::debug, "loaded " + subject.words, {LAZYCK_EVENT_LOAD, subject, event.seconds, "loaded"});
     core.store.events.tell(event, core.store.history(at.manifest));
 }
 

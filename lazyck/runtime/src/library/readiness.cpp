@@ -85,7 +85,8 @@ void Readiness::report_late(BlobId blob, double seconds) {
     {
         const std::lock_guard<std::mutex> guard(m_core.states.mutex);
         BlobState& state = m_core.states.all[blob];
-        if (!state.entry || state.entry->origin != "compiled" || std::exchange(state.is_reported, true)) return;
+        if (!state.entry || state.entry->origin != LAZYCK_ORIGIN_COMPILED || std::exchange(state.is_reported, true))
+            return;
         archs = state.archs;
     }
     const Subject subject = subject_of(at.manifest, at.blob(), archs);
@@ -251,7 +252,8 @@ void Readiness::expect_whole_source(BlobId kernel, BlobId whole, std::size_t ker
     {
         const std::lock_guard<std::mutex> guard(m_core.states.mutex);
         const BlobState& state = m_core.states.all[kernel];
-        if (!state.entry || state.entry->origin != "compiled" || kernels < 2 * k_kernels_for_a_source) return;
+        if (!state.entry || state.entry->origin != LAZYCK_ORIGIN_COMPILED || kernels < 2 * k_kernels_for_a_source)
+            return;
         if (++m_compiled_kernels[whole] != k_kernels_for_a_source) return;
     }
     stay_loaded();

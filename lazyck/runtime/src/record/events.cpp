@@ -17,6 +17,7 @@
 
 #include "base/failure.h"
 #include "base/text.h"
+#include "lazyck_abi.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"
@@ -37,20 +38,20 @@ constexpr unsigned k_depth_of_history = 2;                            // includi
 
 std::string history_line(const Event& event, long thread) {
     JsonObject line;
-    line.add("t", decimal(event.start, 3));
-    line.add("s", decimal(event.seconds, 6));
-    line.add_text("kind", event.kind);
-    line.add_text("library", event.library);
-    line.add_text("blob", event.blob);
-    line.add_text("arch", event.arch);
-    line.add("pid", std::to_string(getpid()));
-    line.add("tid", std::to_string(thread));
-    line.add_text("host", host_name());
-    line.add("rank", rank_number());
-    if (event.has_failed) line.add("failed", "true");
-    line.add_text("what", event.what);
-    if (event.peak_kib > 0) line.add("kib", std::to_string(event.peak_kib));
-    if (event.size > 0) line.add("size", std::to_string(event.size));
+    line.add(LAZYCK_KEY_T, decimal(event.start, 3));
+    line.add(LAZYCK_KEY_S, decimal(event.seconds, 6));
+    line.add_text(LAZYCK_KEY_KIND, event.kind);
+    line.add_text(LAZYCK_KEY_LIBRARY, event.library);
+    line.add_text(LAZYCK_KEY_BLOB, event.blob);
+    line.add_text(LAZYCK_KEY_ARCH, event.arch);
+    line.add(LAZYCK_KEY_PID, std::to_string(getpid()));
+    line.add(LAZYCK_KEY_TID, std::to_string(thread));
+    line.add_text(LAZYCK_KEY_HOST, host_name());
+    line.add(LAZYCK_KEY_RANK, rank_number());
+    if (event.has_failed) line.add(LAZYCK_KEY_FAILED, "true");
+    line.add_text(LAZYCK_KEY_WHAT, event.what);
+    if (event.peak_kib > 0) line.add(LAZYCK_KEY_KIB, std::to_string(event.peak_kib));
+    if (event.size > 0) line.add(LAZYCK_KEY_SIZE, std::to_string(event.size));
     return line.text() + "\n";
 }
 
@@ -144,36 +145,36 @@ std::string append_to_trace(const std::string& path, const std::string& objects,
 
 JsonObject trace_event(const char* phase, const std::string& name) {
     JsonObject event;
-    event.add("ph", json_string(phase));
-    event.add("name", json_string(name));
-    event.add("pid", std::to_string(getpid()));
-    event.add("tid", std::to_string(thread_number()));
+    event.add(LAZYCK_KEY_PH, json_string(phase));
+    event.add(LAZYCK_KEY_NAME, json_string(name));
+    event.add(LAZYCK_KEY_PID, std::to_string(getpid()));
+    event.add(LAZYCK_KEY_TID, std::to_string(thread_number()));
     return event;
 }
 
 std::string naming_line() {
     const std::string rank = rank_number();
     JsonObject args;
-    args.add_text("name", (rank.empty() ? "" : "rank " + rank + ", ") + "process " + std::to_string(getpid()) + " on " +
-                              host_name());
+    args.add_text(LAZYCK_KEY_NAME, (rank.empty() ? "" : "rank " + rank + ", ") + "process " + std::to_string(getpid()) +
+                                       " on " + host_name());
     JsonObject line = trace_event("M", "process_name");
-    line.add("args", args.text());
+    line.add(LAZYCK_KEY_ARGS, args.text());
     return line.text();
 }
 
 std::string trace_line(const Event& event) {
     JsonObject args;
-    args.add_text("library", event.library);
-    args.add_text("arch", event.arch);
-    args.add_text("what", event.what);
-    args.add("failed", event.has_failed ? "true" : "false");
-    if (event.peak_kib > 0) args.add("peak_kib", std::to_string(event.peak_kib));
-    if (event.size > 0) args.add("size", std::to_string(event.size));
+    args.add_text(LAZYCK_KEY_LIBRARY, event.library);
+    args.add_text(LAZYCK_KEY_ARCH, event.arch);
+    args.add_text(LAZYCK_KEY_WHAT, event.what);
+    args.add(LAZYCK_KEY_FAILED, event.has_failed ? "true" : "false");
+    if (event.peak_kib > 0) args.add(LAZYCK_KEY_PEAK_KIB, std::to_string(event.peak_kib));
+    if (event.size > 0) args.add(LAZYCK_KEY_SIZE, std::to_string(event.size));
     JsonObject line = trace_event("X", event.blob);
-    line.add_text("cat", event.kind);
-    line.add("ts", decimal(1e6 * event.start, 0));
-    line.add("dur", decimal(1e6 * event.seconds, 0));
-    line.add("args", args.text());
+    line.add_text(LAZYCK_KEY_CAT, event.kind);
+    line.add(LAZYCK_KEY_TS, decimal(1e6 * event.start, 0));
+    line.add(LAZYCK_KEY_DUR, decimal(1e6 * event.seconds, 0));
+    line.add(LAZYCK_KEY_ARGS, args.text());
     return line.text();
 }
 
@@ -267,7 +268,7 @@ void Events::trace(const Event& event) {
 
 void Events::tell(const Event& event, const std::string& history) {
     trace(event);
-    bool is_time = std::strcmp(event.kind, "load") != 0;
+    bool is_time = std::strcmp(event.kind, LAZYCK_EVENT_LOAD) != 0;
     {
         const std::lock_guard<std::mutex> guard(m_mutex);
         if (!history.empty()) {

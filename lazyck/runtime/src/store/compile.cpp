@@ -61,7 +61,7 @@ class Compilation {
     // Waits for permits, compiles the entry, and returns it, published.
     Entry run(RemoteEntry* remote) {
         take_permits();
-        Event event("compile", m_missing.subject);
+        Event event(LAZYCK_EVENT_COMPILE, m_missing.subject);
         event.expected = m_missing.guess.blob.seconds;
         Span span(m_store.events, event, m_missing.cache.history_path());
         m_start = Clock::now();
@@ -77,7 +77,7 @@ class Compilation {
         if (m_is_preamble_refused) give_up_preamble(m_preamble);
         if (m_text.is_taken_over()) {
             ++m_store.counters.hits;
-            span.event().kind = "wait";
+            span.event().kind = LAZYCK_EVENT_WAIT;
             span.event().what = "its text, which has an entry already";
         } else {
             m_missing.cache.costs(m_missing.key).add({seconds, m_peak_kib});
@@ -95,7 +95,7 @@ class Compilation {
         }
         span.event().size = found.entry.file->size();
         span.succeed();
-        found.entry.origin = m_text.is_taken_over() ? "text" : "compiled";
+        found.entry.origin = m_text.is_taken_over() ? LAZYCK_ORIGIN_TEXT : LAZYCK_ORIGIN_COMPILED;
         found.entry.seconds = seconds;
         found.entry.peak_kib = m_peak_kib;
         if (remote != nullptr) remote->made();
@@ -114,7 +114,7 @@ class Compilation {
         m_missing.tell_wait("a compile slot", begin);
         const unsigned jobs = m_store.config.jobs;
         if (!m_values.launcher.empty() || m_host_permit->busy() + 2 + m_store.permits.announced() > jobs) return;
-        m_beside = words_for_hip("hip-object");
+        m_beside = words_for_hip(LAZYCK_UNIT_HIP_OBJECT);
         if (!m_beside.empty() && !m_permit->takes_one_more()) m_beside.clear();
     }
 
@@ -123,7 +123,7 @@ class Compilation {
     Strings words_for_hip(const char* what) const {
         if (!m_missing.blob.has_parts) return {};
         const Strings words = m_missing.at.manifest.recipe(m_missing.blob.host_recipe).compile;
-        if (words.size() < 2 || words[1] != "hip-entry") return {};
+        if (words.size() < 2 || words[1] != LAZYCK_UNIT_HIP_ENTRY) return {};
         RecipeValues values;
         values.root = LAZYCK_BUNDLE_LINK;
         RecipeRow program;
@@ -210,13 +210,13 @@ class Compilation {
         if (file.map(entry) != 0) return;
         const double now = now_seconds();
         JsonObject made;
-        made.add_text("sha256", sha256_hex(file.data(), file.size()));
-        made.add("started", decimal(now - seconds_since(m_start), 3));
-        made.add("finished", decimal(now, 3));
-        made.add_text("host", host_name());
-        made.add_text("bundle", m_source.is_in_bundle ? m_missing.at.manifest.contents() : "");
-        made.add_text("digest", m_missing.key.digest);
-        made.add_text("toolchain", m_missing.key.toolchain_id);
+        made.add_text(LAZYCK_MADE_SHA256, sha256_hex(file.data(), file.size()));
+        made.add(LAZYCK_MADE_STARTED, decimal(now - seconds_since(m_start), 3));
+        made.add(LAZYCK_MADE_FINISHED, decimal(now, 3));
+        made.add_text(LAZYCK_MADE_HOST, host_name());
+        made.add_text(LAZYCK_MADE_BUNDLE, m_source.is_in_bundle ? m_missing.at.manifest.contents() : "");
+        made.add_text(LAZYCK_MADE_DIGEST, m_missing.key.digest);
+        made.add_text(LAZYCK_MADE_TOOLCHAIN, m_missing.key.toolchain_id);
         write_all(m_log.get(), "[made " + made.text() + "]\n");
     }
 
@@ -232,7 +232,7 @@ class Compilation {
         const Guess& guess = m_missing.guess;
         const double expected = guess.blob.seconds > 0 ? guess.blob.seconds : guess.largest.seconds;
         const bool is_long = m_store.config.has_all_text_keys || expected <= 0 || expected >= k_least_worth_a_text;
-        Strings words = m_store.config.has_text_keys && is_long ? words_for_hip("hip-text") : Strings();
+        Strings words = m_store.config.has_text_keys && is_long ? words_for_hip(LAZYCK_UNIT_HIP_TEXT) : Strings();
         if (words.empty()) return false;
         words.insert(words.end(), m_plan.compile.begin(), m_plan.compile.end());
         run(words);
@@ -333,7 +333,7 @@ class Compilation {
 
     // Keeps what `lazyck-unit` says that the step took.
     void keep_cost(const std::string& product) const {
-        const UniqueFd cost = open_at(m_staging->fd(), product + ".cost", O_RDONLY);
+        const UniqueFd cost = open_at(m_staging->fd(), product + LAZYCK_SUFFIX_COST, O_RDONLY);
         if (!cost || m_missing.at.manifest.has_slots()) return;
         m_missing.cache.by_kernel(m_missing.key.library, host_unit_of(m_missing.blob))
             .add(read_text(cost.get(), 0, k_longest_cost));

@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "base/failure.h"
+#include "lazyck_abi.h"
 #include "platform/files.h"
 #include "store/store.h"
 
@@ -57,7 +58,7 @@ Missing::Missing(Store& its_store, const ManifestRow& row, const Strings& archs,
 }
 
 void Missing::tell_wait(const std::string& what, double begin) const {
-    Event event("wait", subject);
+    Event event(LAZYCK_EVENT_WAIT, subject);
     event.what = what;
     event.start = begin;
     event.seconds = now_seconds() - begin;

@@ -24,8 +24,8 @@ constexpr int k_silence_ms = 300 * 1000;        // the helper bounds its own wor
 constexpr std::size_t k_longest_answer = 4096;  // bytes
 constexpr std::size_t k_most_lines = 100'000;   // before an answer
 constexpr unsigned k_most_bad = 16;             // hits that turn out not to be valid entries
-constexpr const char k_fetched[] = "fetched.so";
-constexpr const char k_compiler_log[] = "compiler.log";
+constexpr const char k_fetched[] = LAZYCK_FETCHED_FILE;
+constexpr const char k_compiler_log[] = LAZYCK_COMPILER_LOG_FILE;
 
 // Returns whether `line` begins with `word` and a blank, and sets `rest` to what follows.
 bool begins(const std::string& line, const char* word, std::string& rest) {
@@ -52,16 +52,16 @@ RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_c
     const UniqueFd log = open_at(m_staging.fd(), "log", O_RDWR | O_CREAT | O_APPEND);
     Command command;
     command.argv = {missing.store.config.remote_helper,
-                    m_to_compile.empty() ? "entry" : "compile",
-                    "--key",
+                    m_to_compile.empty() ? LAZYCK_REMOTE_ENTRY : LAZYCK_REMOTE_COMPILE,
+                    LAZYCK_OPTION_KEY,
                     key.id().hex(),
-                    "--name",
+                    LAZYCK_OPTION_NAME,
                     Cache::entry_name(key),
-                    "--cache",
+                    LAZYCK_OPTION_CACHE,
                     missing.cache.root(),
-                    "--wait",
+                    LAZYCK_OPTION_WAIT,
                     decimal(patience(missing.store.config, missing.guess), 0)};
-    if (!may_compile) command.argv.emplace_back("--only-fetch");
+    if (!may_compile) command.argv.emplace_back(LAZYCK_OPTION_ONLY_FETCH);
     command.argv.insert(command.argv.end(), m_to_compile.begin(), m_to_compile.end());
     CompilePlan plan;
     plan.unset = {"PYTHONHOME"};  // the program may have a Python of its own
@@ -127,26 +127,26 @@ void RemoteEntry::send(const std::string& line) {
 bool RemoteEntry::is_hit() {
     std::string line, text;
     for (std::size_t lines = 0; read_line(line); ++lines) {
-        if (line == "compile" || line == "miss") return false;
-        if (begins(line, "hit", text)) {
+        if (line == LAZYCK_LINE_COMPILE || line == LAZYCK_LINE_MISS) return false;
+        if (begins(line, LAZYCK_LINE_HIT, text)) {
             m_label = text.substr(0, text.rfind(' '));
             return true;
         }
-        if (begins(line, "failed final", text)) fail_there(text, true);
-        if (begins(line, "failed passing", text)) fail_there(text, false);
-        if (begins(line, "failed", text)) fail_there("", false);
-        if (begins(line, "refused", text)) {
+        if (begins(line, LAZYCK_LINE_FAILED " " LAZYCK_FAILED_FINAL, text)) fail_there(text, true);
+        if (begins(line, LAZYCK_LINE_FAILED " " LAZYCK_FAILED_PASSING, text)) fail_there(text, false);
+        if (begins(line, LAZYCK_LINE_FAILED, text)) fail_there("", false);
+        if (begins(line, LAZYCK_LINE_REFUSED, text)) {
             ++m_missing.store.counters.remote_refused;
             say(Level::warn, text, {"", m_missing.subject});
-        } else if (begins(line, "skipped", text)) {
+        } else if (begins(line, LAZYCK_LINE_SKIPPED, text)) {
             ++m_missing.store.counters.remote_skipped;
             m_problem = text;
             say_once("remote " + text, text, {"", m_missing.subject});
-        } else if (begins(line, "note info", text)) {
+        } else if (begins(line, LAZYCK_LINE_NOTE " " LAZYCK_NOTE_INFO, text)) {
             say(Level::info, text, {"", m_missing.subject});
-        } else if (begins(line, "note warn", text)) {
+        } else if (begins(line, LAZYCK_LINE_NOTE " " LAZYCK_NOTE_WARN, text)) {
             say_once("remote " + text, text, {"", m_missing.subject});
-        } else if (begins(line, "pid", text)) {
+        } else if (begins(line, LAZYCK_LINE_PID, text)) {
             std::string_view number = text;
             end_orphan(static_cast<pid_t>(take_integer(number).value_or(0)));
         } else {
@@ -189,13 +189,13 @@ UniqueFd RemoteEntry::fetch() {
                 keep_log("[fetched from " + visible(m_label) + "]\n");
                 publish(m_staging.fd(), k_fetched, path);
             }
-            send("kept " + path);
+            send(LAZYCK_LINE_KEPT " " + path);
             return file;
         }
         ++m_missing.store.counters.remote_refused;
         say(Level::warn, "what " + m_label + " has for " + m_missing.subject.words + " is refused: " + fault,
             {"", m_missing.subject});
-        send("bad " + fault.substr(0, k_longest_answer / 2));
+        send(LAZYCK_LINE_BAD " " + fault.substr(0, k_longest_answer / 2));
         m_problem = m_label + ": what it made is refused: " + fault;
         if (bad == k_most_bad) give_up("it keeps offering bad entries");
     }
@@ -203,9 +203,10 @@ UniqueFd RemoteEntry::fetch() {
 }
 
 UniqueFd compile_at_service(const Missing& missing, std::string& origin, std::string& problem) {
-    Strings words = {"--from", missing.store.places.library, "--expect", decimal(missing.guess.blob.seconds, 0)};
+    Strings words = {LAZYCK_OPTION_FROM, missing.store.places.library, LAZYCK_OPTION_EXPECT,
+                     decimal(missing.guess.blob.seconds, 0)};
     if (missing.at.manifest.has_arch_flags(missing.blob.recipe)) {
-        for (const std::string& arch : missing.key.archs) words.insert(words.end(), {"--arch", arch});
+        for (const std::string& arch : missing.key.archs) words.insert(words.end(), {LAZYCK_OPTION_ARCH, arch});
     }
     words.insert(words.end(), {"--", missing.blob.name});
     RemoteEntry service(missing, missing.key, true, words);

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "lazyck_abi.h"
 #include "platform/staging.h"
 #include "store/store.h"
 
@@ -29,13 +30,13 @@ class RemoteEntry {
     UniqueFd fetch();
 
     // Returns "remote " and the one that had the entry, after a successful fetch.
-    std::string origin() const { return "remote " + m_label; }
+    std::string origin() const { return LAZYCK_ORIGIN_REMOTE " " + m_label; }
 
     // Returns the reason why the last remote was skipped, or an empty string.
     const std::string& problem() const { return m_problem; }
 
     // Sends the missing entry, which is published now, to the remotes in the background.
-    void made() { send("made " + m_missing.path); }
+    void made() { send(LAZYCK_LINE_MADE " " + m_missing.path); }
 
  private:
     bool is_hit();

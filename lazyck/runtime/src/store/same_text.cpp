@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "cache/texts.h"
+#include "lazyck_abi.h"
 #include "store/store.h"
 
 namespace lazyck::rt {
@@ -14,13 +15,15 @@ namespace lazyck::rt {
 bool SameText::is_asked_by(const Strings& argv) const {
     const Config& config = m_missing.store.config;
     if (!config.has_text_keys || !config.launcher.empty() || argv.size() < 2) return false;
-    return argv[1] == "kernel" || argv[1] == "hip-kernel" || argv[1] == "entry" || argv[1] == "hip-text";
+    const std::string& verb = argv[1];
+    return verb == LAZYCK_UNIT_KERNEL || verb == LAZYCK_UNIT_HIP_KERNEL || verb == LAZYCK_UNIT_ENTRY ||
+           verb == LAZYCK_UNIT_HIP_TEXT;
 }
 
 // Returns the digest of the text that lazyck-unit left, and of the steps that follow here; zeros
 // if it left none.
 Digest SameText::digest_of_text(const StagingDirectory& staging) const {
-    const char* const name = m_recipe.link.empty() ? "blob.so.text" : "blob.o.text";
+    const char* const name = m_recipe.link.empty() ? "blob.so" LAZYCK_SUFFIX_TEXT : "blob.o" LAZYCK_SUFFIX_TEXT;
     std::string all = read_text(open_at(staging.fd(), name, O_RDONLY).get(), 0, SIZE_MAX);
     if (all.empty()) return {};
     for (const Strings& words : {m_recipe.link, m_missing.at.manifest.private_names(), m_missing.symbols})

@@ -10,6 +10,7 @@
 #include "base/failure.h"
 #include "cache/packs.h"
 #include "cache/texts.h"
+#include "lazyck_abi.h"
 #include "platform/elf_view.h"
 #include "platform/files.h"
 #include "platform/lock.h"
@@ -75,7 +76,7 @@ std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs) {
                 const Subject subject = subject_of(at.manifest, blob, key.arch_label());
                 say(Level::debug, "found " + subject.words + ": " + here.entry.path, {"hit", subject});
             }
-            here.entry.origin = cache.is_tier() ? "tier " + cache.root() : "cache";
+            here.entry.origin = cache.is_tier() ? LAZYCK_ORIGIN_TIER " " + cache.root() : LAZYCK_ORIGIN_CACHE;
             found = std::move(here.entry);
             return true;
         }
@@ -217,7 +218,7 @@ bool Store::goes_by_kernel(const ManifestRow& at) {
 }
 
 void Store::refuse_by_kernel(const ManifestRow& at) {
-    caches(at.manifest)->own()->by_kernel(at.manifest.shelf(), at.blob().name).add("refused 0");
+    caches(at.manifest)->own()->by_kernel(at.manifest.shelf(), at.blob().name).add(LAZYCK_COST_REFUSED " 0");
 }
 
 // Compiles in the next place if a cache cannot be written.
@@ -249,7 +250,7 @@ std::optional<Entry> Store::make_in_turn(const Missing& missing, bool may_compil
     EntryLookup there;
     const auto look_up = [&] {
         there = look_up_entry(cache, missing.key, missing.symbols);
-        there.entry.origin = "cache";
+        there.entry.origin = LAZYCK_ORIGIN_CACHE;
         return there.state == EntryState::ready;
     };
     double begin = now_seconds();
