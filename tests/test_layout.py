@@ -4,6 +4,7 @@ import re
 import subprocess
 
 from support import REPOSITORY
+from support.layout import rooms, tracked
 
 # What the project was ordered with, and a file that each directory is about.
 ORDERED = {
@@ -28,15 +29,6 @@ OTHER_TESTS = {
     "benchmarks", "cmake", "cpp", "docs", "examples", "fake_rocm", "faults", "fuzz", "gpu", "model", "mutation",
     "projects", "support", "world",
 }  # fmt: skip
-
-
-def tracked() -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    return [name for name in listed.stdout.split("\0") if name and (REPOSITORY / name).exists()]
-
-
-def rooms() -> set[str]:
-    return {p.parent.name for p in (REPOSITORY / "lazyck").glob("*/__init__.py")}
 
 
 def test_what_was_ordered_is_there_and_holds_the_code() -> None:

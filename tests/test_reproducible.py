@@ -7,13 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import HERE, Lazyck, Once, bare_hip
+from support import HERE, Lazyck, Once, bare_hip, wait_for_another_time
 from support.cuda_machine import cuda_environment, needs_nvcc
 from support.llvm_tools import CLANG
 from support.rocm_layouts import need_real_hip, rocm6, script
@@ -188,9 +187,8 @@ def first(once: Once, lazyck_shared: Lazyck, kind: str) -> tuple[Builder, dict[s
 def test_two_builders_at_different_places_and_times_make_equal_entries(
     kind: str, first: tuple[Builder, dict[str, bytes]], lazyck_shared: Lazyck, tmp_path: Path
 ) -> None:
-    began = time.time()
     second = build(lazyck_shared, tmp_path / "another-place/of/the-project", kind, first[0].where.parent / "rocm")
-    time.sleep(max(0.0, began + 1.1 - time.time()))  # __TIME__ tells seconds
+    wait_for_another_time()  # __TIME__ tells seconds
     made = second.make_entries(**ELSEWHERE)
     assert sorted(made) == sorted(first[1])
     assert [name for name in made if made[name] != first[1][name]] == []

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import HERE, REPOSITORY, Lazyck, read_to_end
+from support import HERE, REPOSITORY, Lazyck, read_to_end, wait_until
 from support.twice_project import COMPILE, run_library, write_project
 
 from lazyck import waiting
@@ -26,7 +26,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_log_has_a_line_now_and_then_and_one_at_the_end(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     with waiting.saying("cooking"):
-        time.sleep(0.3)
+        wait_until(lambda: said.getvalue().count("\n") > 1)
     *lines, last = said.getvalue().splitlines()
     assert len(lines) > 1
     assert {re.sub(r"\d+", "N", line) for line in lines} == {"lazyck: cooking (N s so far)"}
@@ -38,8 +38,8 @@ def test_a_terminal_has_one_line_which_goes_away(impatient: None, monkeypatch: p
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         with waiting.saying("cooking"):
-            time.sleep(0.3)
-    said = read_to_end(ours)
+            first = os.read(ours, 65536).decode()
+    said = first + read_to_end(ours)
     os.close(ours)
     wiped = said.split("\r\x1b[K")
     assert wiped[0] == wiped[-1] == ""
@@ -49,8 +49,7 @@ def test_a_terminal_has_one_line_which_goes_away(impatient: None, monkeypatch: p
 def test_the_inner_of_two_waits_speaks(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     with waiting.saying("cooking"), waiting.saying("boiling"):
-        time.sleep(0.2)
-    assert "boiling" in said.getvalue()
+        wait_until(lambda: said.getvalue().count("boiling") > 2)
     assert "cooking" not in said.getvalue()
 
 
@@ -64,7 +63,10 @@ def test_what_is_quick_or_unwanted_is_not_said(
         pass
     assert said.getvalue() == ""
     with waiting.saying("cooking"):
-        time.sleep(0.2)
+        if spoken:
+            wait_until(said.getvalue)
+        else:
+            time.sleep(0.2)  # four times the time after which it would be said
     assert bool(said.getvalue()) == spoken
 
 

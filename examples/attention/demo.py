@@ -24,12 +24,19 @@ def show(text: str) -> None:
 
 
 def run(argv: list[str | Path], env: dict[str, str]) -> float:
-    """Show and run a command; return its seconds. End the demo when it fails."""
+    """Show and run a command, and say now and then that it still runs; return its seconds. End the
+    demo when it fails."""
     print("$ " + " ".join(Path(w).name if isinstance(w, Path) else w for w in argv), flush=True)
     begun = time.monotonic()
-    status = subprocess.run([str(w) for w in argv], env=env).returncode
-    if status:
-        sys.exit(f"demo: the command above ended with status {status}")
+    with subprocess.Popen([str(w) for w in argv], env=env) as process:
+        while process.returncode is None:
+            try:
+                process.wait(timeout=4)
+            except subprocess.TimeoutExpired:
+                wipe = "\r\x1b[K" if sys.stdout.isatty() else ""  # lazyck may have begun this line
+                print(f"{wipe}  ({time.monotonic() - begun:.0f} s so far)", flush=True)
+    if process.returncode:
+        sys.exit(f"demo: the command above ended with status {process.returncode}")
     return time.monotonic() - begun
 
 

@@ -13,6 +13,8 @@ from support.twice_project import BLOB, run_library, write_project
 
 from lazyck.postbuild.objects.embedded import read_manifest
 
+pytestmark = pytest.mark.skipif(not shutil.which("cmake"), reason="needs cmake")
+
 PROJECT = """cmake_minimum_required(VERSION 3.16)
 project(p CXX)
 add_subdirectory(sub)

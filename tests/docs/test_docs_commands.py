@@ -10,13 +10,12 @@ import platform
 import re
 import shutil
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, wait_until
 from support.doc_pages import (
     COMMANDS,
     OTHERS,
@@ -189,10 +188,7 @@ def test_what_a_page_started_ends_with_it(tmp_path: Path) -> None:
     status, said = run_shell("trap '' TERM; sleep 600 > /dev/null & echo $!", tmp_path, dict(os.environ))
     assert status == 0
     command = Path(f"/proc/{int(said)}/cmdline")
-    end = time.monotonic() + 20
-    while command.exists() and command.read_bytes():  # a zombie has an empty one
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(lambda: not command.exists() or not command.read_bytes())  # a zombie has an empty one
 
 
 def test_what_a_page_shows_is_compared() -> None:

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import REPOSITORY, Lazyck, Once
+from support import REPOSITORY, Lazyck, Once, wait_until
 
 EXAMPLE = REPOSITORY / "examples" / "serve"
 Ask = Callable[[str], tuple[int, dict[str, Any]]]
@@ -73,14 +72,14 @@ def serve(library: Path, profile: Path, tmp_path: Path) -> Iterator[Callable[...
 
 def health_until_ready(ask: Ask) -> list[tuple[int, dict[str, Any]]]:
     """Ask for the health until the server is ready, and return the answers."""
-    answers = []
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
+    answers: list[tuple[int, dict[str, Any]]] = []
+
+    def is_ready() -> bool:
         answers.append(ask("/health"))
-        if answers[-1][0] == 200:
-            return answers
-        time.sleep(0.02)
-    pytest.fail(f"never ready: {answers[-1]}")
+        return answers[-1][0] == 200
+
+    wait_until(is_ready, 120, said=lambda: f"never ready: {answers[-1]}")
+    return answers
 
 
 def test_the_health_tells_the_warm_up_and_afterwards_only_warm_kernels_are_called(
@@ -115,9 +114,8 @@ def test_under_warn_a_late_kernel_is_compiled_and_reported(serve: Callable[..., 
 
 def test_a_kernel_that_does_not_compile_is_told_by_the_health(serve: Callable[..., Ask]) -> None:
     ask = serve(LAZYCK_JIT="error", LAZYCK_LAUNCHER="false")
-    end = time.monotonic() + 120
-    while (answer := ask("/health"))[1]["status"] == "warming up" and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_until(lambda: ask("/health")[1]["status"] != "warming up", 120)
+    answer = ask("/health")
     assert answer[0] == 503 and answer[1]["status"] == "failed" and "cannot compile blob" in answer[1]["error"]
 
 

@@ -92,7 +92,7 @@ def test_trim_deletes_nothing_behind_a_link_that_comes_and_goes(rt_tool: Path, t
         here = -100  # AT_FDCWD
         while not is_over.is_set():
             assert exchange(here, os.fsencode(link), here, os.fsencode(root / "v1/demo"), 2) == 0  # RENAME_EXCHANGE
-            time.sleep(0.0003)
+            time.sleep(0.0003)  # so short that any step may see either of them
 
     thread = threading.Thread(target=go_on_exchanging)
     thread.start()

@@ -4,10 +4,10 @@ compiler."""
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
+from support import wait_until
 from support.faultlib import GOOD, Patient
 
 
@@ -133,8 +133,7 @@ def test_compiler_replaced_while_it_compiles(compiler: Patient) -> None:
     script = compiler.lib.compiler.read_text()
     compiler.lib.compiler.write_text(script.replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.5\n", 1))
     process = compiler.start()
-    while not list(compiler.cache.glob(".staging/add-*")):
-        time.sleep(0.01)
+    wait_until(lambda: list(compiler.cache.glob(".staging/add-*")), pause=0.01)
     upgraded = compiler.lib.compiler.with_name("upgraded")
     upgraded.write_text(script.replace("#!/bin/sh\n", "#!/bin/sh\n# version 2\n", 1))
     upgraded.chmod(0o755)
@@ -165,8 +164,7 @@ def test_cache_emptied_under_a_running_compile(compiler: Patient) -> None:
     script = compiler.lib.compiler.read_text()
     compiler.lib.compiler.write_text(script.replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.5\n", 1))
     process = compiler.start()
-    while not list(compiler.cache.glob(".staging/add-*")):
-        time.sleep(0.01)
+    wait_until(lambda: list(compiler.cache.glob(".staging/add-*")), pause=0.01)
     shutil.rmtree(compiler.cache)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, GOOD), err

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, wait_until
 from support.faultlib import (
     ERRORS,
     EVERY_STEP,
@@ -65,9 +65,12 @@ def test_torn_entries_are_found_and_made_again(patient: Patient) -> None:
 def test_torn_seen_file_is_not_believed(patient: Patient) -> None:
     patient.expect_recovery()
     seen = [e.with_name(e.name + ".seen") for e in patient.entries()]
-    while not all(s.exists() for s in seen):  # written when an entry's change time is two seconds old
-        time.sleep(0.3)
+
+    def are_all_seen() -> bool:  # they are written when an entry's change time is two seconds old
         patient.expect_recovery()
+        return all(s.exists() for s in seen)
+
+    wait_until(are_all_seen, pause=0.3)
     whole = [s.read_bytes() for s in seen]
     dice = random.Random(6)
     for _ in range(10):
@@ -191,17 +194,14 @@ def test_killed_process_leaves_a_directory_that_is_known_as_its_own(patient: Pat
     replace_program(patient.lib.compiler, script.replace("#!/bin/sh\n", "#!/bin/sh\nsleep 20\n", 1))
     try:
         process = patient.start()
-        while not list(patient.cache.glob(".staging/add-*")):
-            time.sleep(0.01)
+        wait_until(lambda: list(patient.cache.glob(".staging/add-*")), pause=0.01)
         process.kill()
         process.communicate()
         (left,) = patient.cache.glob(".staging/add-*")
         assert left.name.startswith(f"add-{process.pid}@{os.uname().nodename}-")
         # The processes that it had started are killed with it. They need time to end, and hold the
         # directory until then.
-        deadline = time.monotonic() + 30
-        while is_held(left) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: not is_held(left))
         os.utime(left, (time.time() - 3600,) * 2)
     finally:
         replace_program(patient.lib.compiler, script)

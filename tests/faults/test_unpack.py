@@ -5,19 +5,10 @@ import errno
 import os
 import shlex
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from support import wait_until
 from support.faultlib import GOOD, KILL, Patient
-
-
-def until(what: Callable[[], object]) -> None:
-    """Wait until `what()` is true."""
-    end = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_a_process_that_unpacks_late_leaves_the_sources_that_others_compile_from(
@@ -45,12 +36,12 @@ def test_a_process_that_unpacks_late_leaves_the_sources_that_others_compile_from
         no_locks = {"FAULT_FLOCK": str(errno.EOPNOTSUPP)}
         path = f"{slow_tar.parent}:{os.environ['PATH']}"
         late = packed.start(env=packed.faulty(1, KILL, FAULT_OPS="rename", PATH=path, **no_locks))
-        until(begun.exists)
+        wait_until(begun.exists)
         early = packed.start(env=packed.faulty(0, 0, **no_locks))
-        until(lambda: list(packed.cache.glob(".bundles/*/*/contents")))
-        until(lambda: compiles(early.pid))
+        wait_until(lambda: list(packed.cache.glob(".bundles/*/*/contents")))
+        wait_until(lambda: compiles(early.pid))
         may_unpack.touch()
-        until(lambda: late.poll() is not None or compiles(late.pid))
+        wait_until(lambda: late.poll() is not None or compiles(late.pid))
         may_compile.touch()
         late.communicate(timeout=60)
         out, err = early.communicate(timeout=60)

@@ -14,6 +14,8 @@ import pytest
 TESTS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
+from support import wait_until  # noqa: E402
+
 from gpu import stages  # noqa: E402
 from gpu.machine import Machine  # noqa: E402
 from gpu.place import Place, complaint  # noqa: E402
@@ -30,6 +32,7 @@ from pathlib import Path
 from typing import cast
 sys.path.insert(0, {tests!r})
 from gpu.report import Report
+from support import wait_until
 root, name, phase = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 report = Report(root / f"{{name}}.jsonl")
 with (root / "order").open("a") as out:
@@ -43,11 +46,11 @@ if name == "breaks" and phase == "build":
 if name == "hangs" and phase == "prove":
     child = subprocess.Popen(["sleep", "1000"])
     (root / "child").write_text(str(child.pid))
-    time.sleep(1000)
+    child.wait()
 if name.startswith("slow") and phase == "build":
-    time.sleep(0.2)
-while name.startswith("pair") and phase == "build" and (root / "order").read_text().count("pair") < 2:
-    time.sleep(0.02)
+    time.sleep(0.2)  # stands for what a build takes
+if name.startswith("pair") and phase == "build":
+    wait_until(lambda: (root / "order").read_text().count("pair") >= 2)
 with (root / "order").open("a") as out:
     out.write(f"{{name}} {{phase}}-end {{time.monotonic()}}\\n")
 """
@@ -124,7 +127,7 @@ def test_what_is_known_is_written_by_one_thread_at_a_time(tmp_path: Path) -> Non
 
     def changed() -> None:
         inside.append(1)
-        time.sleep(0.05)
+        time.sleep(0.05)  # another thread would come in: there is no event of one that may not
         assert len(inside) == 1, "two at a time"
         inside.pop()
 
@@ -143,9 +146,7 @@ def test_results_of_a_run_that_is_ended_count(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "gpu", "attention", "--work", str(tmp_path / "work"), "--hip", "--short"]
     env = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "ROCM_PATH": f"{TESTS.parent}/scripts/fake_rocm_home"}
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as child:
-        while not (tmp_path / "work" / "attention.build.log").exists():
-            assert child.poll() is None
-            time.sleep(0.05)
+        wait_until((tmp_path / "work" / "attention.build.log").exists, process=child)
         child.send_signal(signal.SIGTERM)
         child.communicate(timeout=60)
     assert child.returncode == 130

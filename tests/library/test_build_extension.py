@@ -21,7 +21,9 @@ PROJECTS = REPOSITORY / "tests" / "projects"
 EXAMPLE = REPOSITORY / "examples" / "torch_cuda"
 
 pytestmark = [
-    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed (LAZYCK_TEST_TORCH=1 scripts/test)"),
+    pytest.mark.skipif(
+        find_spec("torch") is None, reason="torch is not installed (LAZYCK_TEST_TORCH=1 scripts/test --all)"
+    ),
     pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools is not installed"),
 ]
 needs_nvcc = pytest.mark.skipif(CUDA.find(os.environ) is None, reason="nvcc is not installed")

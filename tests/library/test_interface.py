@@ -5,6 +5,7 @@ import pydoc
 from pathlib import Path
 
 import pytest
+from support import REPOSITORY
 from support.demo_libraries import Python, slow
 
 import lazyck
@@ -119,14 +120,13 @@ asyncio.run(main())
 def test_a_prefetch_that_nobody_keeps_goes_on(python: Python) -> None:
     script = slow(python.demo.compiler, "sleep 0.2")
     try:
-        python("""
+        python(f"""
+sys.path.append({str(REPOSITORY / "tests")!r})
+from support import wait_until
 library = lazyck.load(path)
 library.prefetch(list(library.blobs()), workers=1)
 gc.collect()
-end = time.monotonic() + 60
-while library.stats().loaded < 3:
-    assert time.monotonic() < end
-    time.sleep(0.05)
+wait_until(lambda: library.stats().loaded == 3)
 """)
     finally:
         python.demo.compiler.write_text(script)

@@ -4,11 +4,10 @@ the library."""
 import os
 import subprocess
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
-from support import Lazyck
+from support import Lazyck, wait_for_another_time
 from support.bundles import Bundle, build, entries, make_bundle
 from support.ops_library import build_ops
 
@@ -56,7 +55,7 @@ def test_a_tar_has_the_layout_that_is_installed_beside_the_library(
 def test_equal_entries_make_equal_files(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) -> None:
     for form in (".tar.xz", ".tar.gz"):
         pack(lazyck, bundle, "--all", "--tar", tmp_path / f"a{form}")
-        time.sleep(1.1)
+        wait_for_another_time()
         pack(lazyck, bundle, "--all", "--tar", tmp_path / f"b{form}")
         assert (tmp_path / f"a{form}").read_bytes() == (tmp_path / f"b{form}").read_bytes()
     pack(lazyck, bundle, "--all", "--tar", tmp_path / "dated.tar", SOURCE_DATE_EPOCH="1700000000")

@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, Lazyck
+from support import REPOSITORY, Lazyck, wait_until
 from support.twice_project import BLOB, COMPILE, DISPATCH, run_library, write_project
 
 SCRIPT = "set -e\n" + COMPILE + "c++ -shared -Wl,-z,defs -o libx.so dispatch.o v*.o\n"
@@ -92,10 +91,7 @@ def test_a_rebuild_that_is_killed_at_its_link_can_be_repeated(tree: Path, lazyck
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore SIGINT
     )
     try:
-        end = time.monotonic() + 120
-        while not (slow / "begun").exists() and running.poll() is None and time.monotonic() < end:
-            time.sleep(0.05)
-        assert (slow / "begun").exists()
+        wait_until((slow / "begun").exists, 120, process=running)
     finally:
         os.killpg(running.pid, signal.SIGINT)
         assert running.wait(timeout=60) != 0

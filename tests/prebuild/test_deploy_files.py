@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,9 +13,10 @@ from pathlib import Path
 
 import pytest
 import requests
-from support import REPOSITORY
+from support import REPOSITORY, wait_until
 from support.certificates import make_pair
 from support.farm_cluster import farm_bundle
+from support.servers import is_open
 
 DEPLOY = REPOSITORY / "examples" / "deploy"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
@@ -57,10 +57,7 @@ def serving(text: str, directory: Path) -> Iterator[int]:
     argv = [str(NGINX), "-c", str(moved(text, directory)), "-e", str(directory / "log")]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 20
-        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
-            assert time.monotonic() < end and process.poll() is None, (directory / "log").read_text()
-            time.sleep(0.05)
+        wait_until(lambda: is_open(port), process=process, said=(directory / "log").read_text)
         yield port
     finally:
         process.terminate()

@@ -7,14 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import HERE, REPOSITORY, Lazyck, running
+from support import HERE, REPOSITORY, Lazyck, running, wait_until
 from support.bundles import Bundle, archive_sources, build, entries, sleeping
 from support.farm_cluster import Cluster, farm_bundle
 
@@ -133,7 +132,7 @@ def test_a_killed_worker_costs_its_blobs_only(lazyck: Lazyck, cluster: Cluster, 
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     doomed = cluster.directory / "doomed.cache"
-    wait_for(lambda: list(doomed.glob(".staging/*")) and not list(doomed.glob("v1/*/*/*.so")))
+    wait_until(lambda: list(doomed.glob(".staging/*")) and not list(doomed.glob("v1/*/*/*.so")))
     cluster.kill("doomed")
     out, err = process.communicate(timeout=120)
     done = json.loads(out)
@@ -142,13 +141,6 @@ def test_a_killed_worker_costs_its_blobs_only(lazyck: Lazyck, cluster: Cluster, 
     assert "went away" in err
     # All blobs but that of the killed worker were compiled once.
     assert len(bundle.compiled()) <= 7
-
-
-def wait_for(condition: object, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it does not come to pass"
-        time.sleep(0.02)
 
 
 def test_an_interruption_ends_the_compilers_of_the_workers(lazyck: Lazyck, cluster: Cluster, bundle: Bundle) -> None:
@@ -160,12 +152,12 @@ def test_an_interruption_ends_the_compilers_of_the_workers(lazyck: Lazyck, clust
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     spans = bundle.directory / "spans.log"
-    wait_for(lambda: spans.exists() and spans.read_text().count("begin") == 2)
+    wait_until(lambda: spans.exists() and spans.read_text().count("begin") == 2)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     done = json.loads(out)
     assert (process.returncode, done["interrupted"], done["compiled"], done["left"]) == (130, True, 0, 6), err
-    wait_for(lambda: not sleeping("600.25"), 20)
+    wait_until(lambda: not sleeping("600.25"), 20)
     bundle.slow.unlink()
     again = farm(lazyck, cluster, bundle, "--all")
     assert (again["status"], again["compiled"]) == (0, 6), again["stderr"]

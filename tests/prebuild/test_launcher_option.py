@@ -4,14 +4,14 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import HERE, Lazyck
+from support import HERE, Lazyck, wait_until
 from support.bundles import Bundle, build, entries, make_bundle
+from support.servers import is_open
 
 from lazyck.formats.manifest import encode
 
@@ -56,10 +56,7 @@ def distccd(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     argv += ["--user", "nobody"] if os.getuid() == 0 else []
     with log.open("wb") as f:  # distccd runs as nobody, so it is given no file name
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=f)
-    end = time.monotonic() + 20
-    while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
-        assert time.monotonic() < end and process.poll() is None, log.read_text()
-        time.sleep(0.05)
+    wait_until(lambda: is_open(port), process=process, said=log.read_text)
     yield port, log
     process.terminate()
     process.wait()

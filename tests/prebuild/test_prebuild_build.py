@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, Lazyck, on_terminal
+from support import REPOSITORY, Lazyck, on_terminal, wait_until
 from support.bundles import Bundle, build, entries, make_bundle, sleeping
 
 from lazyck.history.costs import Costs
@@ -55,13 +55,6 @@ def start(bundle: Bundle, *words: str | Path, in_background: bool = False) -> su
         argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=set_signals,
     )  # fmt: skip
-
-
-def wait_for(condition: object, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it does not come to pass"
-        time.sleep(0.05)
 
 
 def alive_in(bundle: Bundle) -> list[str]:
@@ -265,7 +258,7 @@ def test_an_interruption_loses_nothing_that_was_compiled(lazyck: Lazyck, bundle:
     assert build(lazyck, bundle, "one")["compiled"] == 1
     bundle.slow.write_text("60.25")
     process = start(bundle, "--all", "--jobs", "2", "--json", in_background="background" in how)
-    wait_for(lambda: (bundle.directory / "spans.log").read_text().count("begin") == 3)
+    wait_until(lambda: (bundle.directory / "spans.log").read_text().count("begin") == 3)
     began = time.monotonic()
     if how == "ctrl-c":
         os.killpg(process.pid, signal.SIGINT)
@@ -279,7 +272,7 @@ def test_an_interruption_loses_nothing_that_was_compiled(lazyck: Lazyck, bundle:
     assert result["left"] == 3
     assert "run the same command again to compile the rest" in err
     assert "Traceback" not in err
-    wait_for(lambda: not alive_in(bundle) and not sleeping("60.25"), 20)
+    wait_until(lambda: not alive_in(bundle) and not sleeping("60.25"), 20)
     bundle.slow.unlink()
     again = build(lazyck, bundle, "--all")
     assert (again["status"], again["cached"], again["compiled"]) == (0, 1, 3)
@@ -288,10 +281,10 @@ def test_an_interruption_loses_nothing_that_was_compiled(lazyck: Lazyck, bundle:
 def test_killed_and_run_again_it_goes_on_where_it_was(lazyck: Lazyck, bundle: Bundle, cache: Path) -> None:
     bundle.slow.write_text("1")
     process = start(bundle, "--all", "--jobs", "1")
-    wait_for(lambda: len(bundle.compiled()) == 2)
+    wait_until(lambda: len(bundle.compiled()) == 2)
     process.kill()
     process.communicate()
-    wait_for(lambda: not alive_in(bundle), 20)  # what runs comes to its end
+    wait_until(lambda: not alive_in(bundle), 20)  # what runs comes to its end
     assert 2 <= len(bundle.compiled()) <= 3
     have = len(entries(cache))
     assert have >= 1

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,13 +110,16 @@ def test_a_full_storage_ends_the_build_and_says_so(lazyck: Lazyck, proxy: Proxy,
 
 
 def test_a_service_that_does_not_answer_is_given_up_in_time(lazyck: Lazyck, proxy: Proxy, bundle: Bundle) -> None:
+    is_over = threading.Event()
+
     def stall(requests: Iterator[Any], forward: Forward, _context: Any) -> Iterator[Any]:
-        time.sleep(10)
+        is_over.wait(60)
         yield from forward(requests)
 
     proxy.faults["get_capabilities"] = stall
     words = ("prebuild", "build", "--manifest", bundle.file, "--all", "--executor", proxy.url)
     done = lazyck(*words, env={"LAZYCK_REMOTE_TIMEOUT": "0.5"})
+    is_over.set()
     assert done.returncode == 1
     assert "DEADLINE_EXCEEDED" in done.stderr
 

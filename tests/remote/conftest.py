@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from support.driver import python_path
 from support.servers import NGINX, REDIS, Hostile, Server, hostile_server, make_bucket, moto, nginx, redis, running
-from support.shelf import install
 
 from lazyck.remote.sign import make_key
 
@@ -22,12 +21,14 @@ BACKENDS = [
 
 @pytest.fixture(scope="session")
 def nginx_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    pytest.importorskip("requests", reason="no requests (pip install lazyck[remote])")
     with running(nginx(tmp_path_factory.mktemp("nginx") / "root")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    pytest.importorskip("redis", reason="no redis (pip install lazyck[remote-redis])")
     with running(redis(tmp_path_factory.mktemp("redis") / "root")) as server:
         yield server
 
@@ -56,6 +57,8 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a bucket of an object store that only fsspec knows."""
     pytest.importorskip("fsspec", reason="no fsspec (pip install lazyck[remote-s3])")
+    from support.shelf import install
+
     for name in ("package", "bucket"):
         (tmp_path / name).mkdir()
     install(tmp_path / "package")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import REPOSITORY, Lazyck
+from support import REPOSITORY, Lazyck, wait_until
 from support.bundles import Bundle, build, entries, make_bundle
 from support.servers import Hostile
 
@@ -247,10 +247,7 @@ def test_an_interrupted_pull_leaves_whole_entries_and_nothing_else(
         # so, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    end = time.monotonic() + 20
-    while not any("cas/" in path for _, path in hostile.asked):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(lambda: any("cas/" in path for _, path in hostile.asked))
     process.send_signal(signal.SIGINT)
     text = process.communicate(timeout=20)[0].decode()
     assert process.returncode == 130 and "interrupted" in text and "Traceback" not in text

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY
-from support.driver import ENTRY, KEY, NAME, Host, entry_bytes, wait_until
+from support import REPOSITORY, wait_until
+from support.driver import ENTRY, KEY, NAME, Host, entry_bytes
 from support.servers import Hostile
 
 from lazyck.remote.record import decode
@@ -66,7 +66,7 @@ def test_when_a_holder_is_killed_another_takes_over(tier: str, tmp_path: Path) -
     runtime = dead.miss()
     assert runtime.verdict() == "compile"
     other = alive.miss()
-    time.sleep(0.7)
+    time.sleep(0.7)  # it has asked by then; nothing tells that it waits
     runtime.kill()
     began = time.monotonic()
     assert other.verdict() == "compile"
@@ -207,7 +207,7 @@ def test_the_helper_survives_the_terminals_keys_and_ends_with_its_caller(tmp_pat
     assert os.getsid(pid) == pid
     for number in (signal.SIGINT, signal.SIGHUP):
         os.kill(pid, number)
-    time.sleep(0.2)
+    time.sleep(0.2)  # a helper that heeds them would be gone by then
     assert runtime.helpers == [pid]
     runtime.die()
     runtime.wait(5)
@@ -235,7 +235,7 @@ def test_a_caller_that_ends_while_it_waits_takes_the_helper_along(tmp_path: Path
     holder = Host(tmp_path / "1", f"{tmp_path}/shared|trusted").miss()
     assert holder.verdict() == "compile"
     waiting = Host(tmp_path / "2", f"{tmp_path}/shared|trusted").miss()
-    time.sleep(0.5)
+    time.sleep(0.5)  # it has asked by then; nothing tells that it waits
     waiting.die()
     waiting.wait(5)
     assert holder.helpers

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.driver import ENTRY, Host, entry_bytes, entry_file, wait_until
+from support import wait_until
+from support.driver import ENTRY, Host, entry_bytes, entry_file
 from support.servers import Hostile, free_port, hostile_server, needs_nginx, needs_redis, nginx, redis, running
 
 from lazyck.remote import EntryName, Remote
@@ -115,7 +116,7 @@ def test_a_tier_that_failed_is_passed_over_for_a_while_and_then_used_again(hosti
     assert "no answer within 1 s" in runtime.of("skipped")[0]
     assert len(hostile.asked) == asked
     hostile.mood = ""
-    time.sleep(6 * 1.25)
+    time.sleep(6 * 1.25)  # the longest time that the tier is passed over
     assert host.miss("--only-fetch").verdict() == "hit"
 
 

@@ -263,7 +263,7 @@ def test_wrong_contents_are_replaced_once_and_then_fetched_by_all_who_waited(sha
     assert holder.verdict() == "compile"
     others = [Host(tmp_path / n, f"{shared}|trusted") for n in "12"]
     waiting = [host.miss() for host in others]
-    time.sleep(0.5)  # each of them has seen the wrong contents, and waits
+    time.sleep(0.5)  # each of them has seen the wrong contents; nothing tells that it waits
     first.make(holder)
     assert [runtime.verdict() for runtime in waiting] == ["hit", "hit"]
 
@@ -276,6 +276,6 @@ def test_hosts_that_do_not_believe_each_other_do_not_wait_for_one_after_the_othe
     holder = hosts[0].miss()
     assert holder.verdict() == "compile"
     waiting = [host.miss() for host in hosts[1:]]
-    time.sleep(0.5)
+    time.sleep(0.5)  # as above
     hosts[0].make(holder)
     assert [runtime.verdict() for runtime in waiting] == ["compile", "compile"], "the second waits for the first"

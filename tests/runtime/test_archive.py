@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import Machine, with_sanitizers
+from support import Machine, wait_until, with_sanitizers
 from support.bundles import archive_sources
-from support.four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, all_want_all, start, until
+from support.four_blobs import BLOBS, CALLER, HEADER, MAIN, SYMBOLS, all_want_all, start
 from support.lazylib import LazyLibrary, build_lazy_library
 
 from lazyck import abi
@@ -145,7 +145,7 @@ def test_killed_while_it_unpacks_leaves_nothing_that_counts(
 ) -> None:
     (tmp_path / "first").write_text("touch unpacks; sleep 60\n")
     process = start(lib, 1, env=tar)
-    until(lambda: list(lib.cache.glob(".staging/bundle-*/unpacked/unpacks")))
+    wait_until(lambda: list(lib.cache.glob(".staging/bundle-*/unpacked/unpacks")))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert unpacked(lib) == []

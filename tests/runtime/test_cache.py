@@ -4,12 +4,11 @@ what differs."""
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Machine, on_each_machine
+from support import Machine, on_each_machine, wait_until
 from support.lazylib import LazyLibrary, build_lazy_library
 from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
@@ -65,9 +64,12 @@ def test_damage_is_found_in_an_entry_that_was_whole_before(lib: LazyLibrary) -> 
     lib.call(program)
     (entry,) = lib.entries()
     seen = entry.with_name(entry.name + ".seen")
-    while not seen.exists():  # an entry is noted only once its change time lies two seconds back
-        time.sleep(0.3)
+
+    def is_noted() -> bool:  # an entry is noted only once its change time lies two seconds back
         assert lib.call(program).stderr == ""
+        return seen.exists()
+
+    wait_until(is_noted, pause=0.3)
     assert lib.call(program).stderr == ""
     before = entry.stat()
     with entry.open("r+b") as f:

@@ -127,7 +127,7 @@ def test_process_that_adopts_orphans_is_left_with_no_remains_of_helpers(lib: Laz
     helper = tmp_path / "helper"
     helper.write_text(
         f"#!{sys.executable}\nimport os, time\nif os.fork(): os._exit(0)\n"
-        'os.write(0, b"pid %d\\nmiss\\n" % os.getpid())\ntime.sleep(0.3)\n'
+        'os.write(0, b"pid %d\\nmiss\\n" % os.getpid())\ntime.sleep(0.3)\n'  # it outlives its answer
     )
     helper.chmod(0o755)
     main = program(

@@ -292,10 +292,10 @@ else:
     ctypes.pythonapi.Py_AtExit(ctypes.CDLL(sys.argv[3]).rest)
     job = lazy.prefetch(["one", "two"])
     def listen():
-        with lazy.on_event(lambda event: time.sleep(0.01)):
-            time.sleep(60)
+        with lazy.on_event(lambda event: time.sleep(0.01)):  # lets another thread have the GIL
+            threading.Event().wait()
     threading.Thread(target=listen, daemon=True).start()
-    time.sleep(0.5)
+    time.sleep(0.5)  # compiles by then, and its end is in the middle of one
 print("end")
 """
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from support import Machine, on_each_machine, on_each_machine_with_sanitizers, with_sanitizers
-from support.four_blobs import CALLER, NAMES, all_want_all, four_blob_libraries, slow_compiler, start, until
+from support import Machine, on_each_machine, on_each_machine_with_sanitizers, wait_until, with_sanitizers
+from support.four_blobs import CALLER, NAMES, all_want_all, four_blob_libraries, slow_compiler, start
 from support.lazylib import LazyLibrary, as_new, build_lazy_library
 
 from lazyck import abi
@@ -96,7 +96,7 @@ def test_threads_and_processes_that_all_want_all_blobs_compile_each_once(lib: La
 def test_a_waiter_names_the_holder_and_after_its_patience_compiles_itself(lib: LazyLibrary) -> None:
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; {UNTIL_GO}; }}')
     holder = start(lib, 1, env={"RANK": "7"})
-    until(lambda: lib.compiles("one") == 1)
+    wait_until(lambda: lib.compiles("one") == 1)
     waiter = start(lib, 1, env={abi.ENV_LOCK_TIMEOUT: "0.5", abi.ENV_LOG_FORMAT: "json"})
     said = waiter.communicate(timeout=60)[1]
     assert waiter.returncode == 0, said
@@ -115,7 +115,7 @@ def test_a_stopped_process_does_not_keep_its_compile_slot_for_ever(lib: LazyLibr
     slow_compiler(lib, '[ -e "$0.first" ] || { : > "$0.first"; sleep 1; }')
     env = {abi.ENV_JOBS: "1"}
     holder = start(lib, 1, env=env)
-    until(lambda: lib.compiles("one") == 1)
+    wait_until(lambda: lib.compiles("one") == 1)
     holder.send_signal(signal.SIGSTOP)
     try:
         # The waiter goes on when its patience ends, or at once because the kernel says that the
@@ -179,7 +179,7 @@ def test_a_waiter_takes_the_entry_while_the_lock_is_still_held(lib: LazyLibrary)
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         waiter = start(lib, 1)
-        until(lambda: str(lock) in open_files(waiter.pid))
+        wait_until(lambda: str(lock) in open_files(waiter.pid))
         aside.rename(entry)
         assert waiter.communicate(timeout=60) and waiter.returncode == 0
     assert lib.compiles("one") == 1
@@ -189,14 +189,14 @@ def test_a_waiter_takes_the_entry_while_the_lock_is_still_held(lib: LazyLibrary)
 def test_a_killed_holder_takes_its_compiler_along_and_the_waiter_goes_on(lib: LazyLibrary) -> None:
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; exec sleep {NAP}.1; }}')
     holder = start(lib, 1)
-    until(lambda: is_running(f"{NAP}.1"))
+    wait_until(lambda: is_running(f"{NAP}.1"))
     waiter = start(lib, 1)
     (lock,) = (lib.cache / ".locks").glob("one-*.lock")
-    until(lambda: str(lock) in open_files(waiter.pid))
+    wait_until(lambda: str(lock) in open_files(waiter.pid))
     os.kill(holder.pid, signal.SIGKILL)
     holder.communicate()
     assert waiter.communicate(timeout=60) and waiter.returncode == 0
-    until(lambda: not is_running(f"{NAP}.1"), 5)
+    wait_until(lambda: not is_running(f"{NAP}.1"), 5)
     works(lib)
 
 
@@ -321,6 +321,7 @@ def test_sixteen_ranks_that_together_want_more_memory_than_there_is_all_finish(
     lib.program(CALLER)
     free = next(int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines() if "MemAvail" in line)
     each = min(4 << 20, free // 5)  # KiB; five fit into memory at a time, sixteen never do
+    # It has the memory for a while.
     slow_compiler(lib, f"python3 -c 'import time; x = bytearray({each} << 10); time.sleep(1)'")
     running = [start(lib, i, env={"RANK": str(i), abi.ENV_JOBS: "16"}) for i in range(16)]
     said = [p.communicate(timeout=600)[1] for p in running]
@@ -343,7 +344,7 @@ def test_what_a_compile_took_is_the_next_one_s_reservation(lib: LazyLibrary) -> 
     slow_compiler(lib, UNTIL_GO)
     again = start(lib, 1)
     slot = lib.cache / ".slots"
-    until(
+    wait_until(
         lambda: any(
             f.read_text().split()[0] == str(int(peak) + int(peak) // 5) for f in slot.glob("*/slot-*") if f.read_text()
         )
@@ -382,7 +383,7 @@ def test_a_compiler_that_hangs_is_killed_with_all_that_it_started(lib: LazyLibra
     assert f"took longer than 0.5 s ({abi.ENV_COMPILE_TIMEOUT}) and was killed" in done.stdout
     log = re.search(r"log: (\S+)", done.stdout)
     assert log and "begun" in Path(log[1]).read_text()
-    until(lambda: not is_running(f"{NAP}.3"), 5)
+    wait_until(lambda: not is_running(f"{NAP}.3"), 5)
     works(lib)
 
 
@@ -398,11 +399,11 @@ def test_a_long_compile_says_that_it_is_alive_and_whose_it_is(lib: LazyLibrary) 
 def test_ctrl_c_ends_program_and_compiler_and_leaves_no_half_entry(lib: LazyLibrary) -> None:
     slow_compiler(lib, f'[ -e "$0.first" ] || {{ : > "$0.first"; sleep {NAP}.4; }}')
     running = start(lib, 1)
-    until(lambda: is_running(f"{NAP}.4"))
+    wait_until(lambda: is_running(f"{NAP}.4"))
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does
     running.communicate(timeout=30)
     assert running.returncode == -signal.SIGINT
-    until(lambda: not is_running(f"{NAP}.4"), 5)
+    wait_until(lambda: not is_running(f"{NAP}.4"), 5)
     assert not lib.entries()
     works(lib)
 
@@ -428,7 +429,7 @@ def test_ctrl_c_in_a_program_that_handles_it_ends_the_call(lib: LazyLibrary) -> 
     # The script uses bash, because dash unblocks all signals and would hide that they are blocked.
     lib.compiler.write_text(lib.compiler.read_text().replace("#!/bin/sh", "#!/usr/bin/env bash", 1))
     running = start(lib, name="handles")
-    until(lambda: is_running(f"{NAP}.5"))
+    wait_until(lambda: is_running(f"{NAP}.5"))
     os.killpg(running.pid, signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 0, out + err

@@ -7,12 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, Machine, with_sanitizers
+from support import REPOSITORY, Machine, wait_until, with_sanitizers
 from support.four_blobs import NAMES, four_blob_libraries, slow_compiler, start
 from support.lazylib import LazyLibrary, as_new, build_lazy_library, run
 
@@ -34,8 +33,11 @@ def rows(profile: Path) -> list[list[str]]:
 
 
 def python(lib: LazyLibrary, text: str, **env: str) -> subprocess.CompletedProcess[str]:
-    head = f"import lazyck, os, sys, time\nfrom pathlib import Path\npath = {str(lib.library)!r}\n"
-    full = {"PYTHONPATH": str(REPOSITORY), **env}
+    head = (
+        "import lazyck, os, sys, time\nfrom pathlib import Path\nfrom support import wait_until\n"
+        f"path = {str(lib.library)!r}\n"
+    )
+    full = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests", **env}
     return lib.call(sys.executable, "-c", head + text, env=full)
 
 
@@ -111,8 +113,7 @@ def test_a_killed_run_leaves_what_it_has_recorded(lib: LazyLibrary, tmp_path: Pa
     profile = tmp_path / "run.profile"
     slow_compiler(lib, 'case " $* " in *two.cpp*) sleep 60 ;; esac;')
     running = start(lib, 1, 2, env={"LAZYCK_RECORD": str(profile)})
-    while lib.compiles("two") == 0:
-        time.sleep(0.05)
+    wait_until(lambda: lib.compiles("two"))
     running.kill()
     running.communicate()
     assert [r[0] for r in rows(profile)] == ["one"]
@@ -226,7 +227,7 @@ def test_the_environment_replays_in_the_background_at_the_first_call(lib: LazyLi
 lib = lazyck.load(path)
 {CALL}
 assert call(2, 10) == 12
-while lib.stats().loaded < 4: time.sleep(0.05)
+wait_until(lambda: lib.stats().loaded == 4)
 """
     done = python(lib, text, LAZYCK_PREFETCH=str(profile), LAZYCK_JOBS="4")
     assert done.returncode == 0, done
@@ -261,12 +262,12 @@ except lazyck.CompileError as e:
 
 
 def test_a_call_waits_for_the_blob_that_it_needs_only(lib: LazyLibrary) -> None:
-    slow_compiler(lib, 'case " $* " in *one.cpp*) while [ ! -e "$0.go" ]; do sleep 0.02; done ;; esac;')
+    slow_compiler(lib, 'case " $* " in *one.cpp*) : > "$0.begun"; while [ ! -e "$0.go" ]; do sleep 0.02; done ;; esac;')
     text = f"""
 lib = lazyck.load(path)
 {CALL}
 job = lib.prefetch(["one", "two", "three"], workers=3)
-time.sleep(0.3)
+wait_until(Path({f"{lib.compiler}.begun"!r}).exists)
 assert call(2, 10) == 12
 now = job.progress()
 assert not now.is_over and now.ready < 3 and now.total == 3, now
@@ -319,8 +320,8 @@ def test_what_followed_in_half_of_the_runs_is_compiled_while_the_first_one_is(li
 lib = lazyck.load(path)
 {CALL}
 assert call(1, 10) == 11
-while lib.stats().loaded < 2: time.sleep(0.05)
-time.sleep(0.3)
+wait_until(lambda: lib.stats().loaded >= 2)
+time.sleep(0.3)  # what is not to be loaded would be by then
 assert lib.stats().loaded == 2
 """
     done = python(lib, text, LAZYCK_SPECULATE=str(profile), LAZYCK_JOBS="2", LAZYCK_MEM_PER_JOB="1M")
@@ -340,7 +341,7 @@ lib = lazyck.load(path)
 lib.speculate({str(profile)!r})
 {CALL}
 assert call(1, 10) == 11
-while lib.stats().loaded < 2: time.sleep(0.05)
+wait_until(lambda: lib.stats().loaded >= 2)
 """
     done = python(lib, text, **env)
     assert done.returncode == 0, done
@@ -362,7 +363,7 @@ except lazyck.CompileError as e:
 lib.speculate(None)
 {CALL}
 assert call(1, 10) == 11
-time.sleep(0.5)
+time.sleep(0.5)  # what is not to be loaded would be by then
 assert lib.stats().loaded == 1
 """
     assert python(lib, text).returncode == 0
@@ -395,7 +396,7 @@ def test_a_forked_child_does_not_wait_for_threads_that_it_does_not_have(lib: Laz
 lib = lazyck.load(path)
 {CALL}
 job = lib.prefetch("*")
-while not Path({f"{lib.compiler}.first"!r}).exists(): time.sleep(0.01)
+wait_until(Path({f"{lib.compiler}.first"!r}).exists)
 child = os.fork()
 if child == 0:
     assert job.wait().is_over

@@ -140,7 +140,7 @@ def test_when_the_host_that_compiles_is_killed_another_one_does(lib: LazyLibrary
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(1)
+    time.sleep(1)  # it would compile by then
     assert lib.compiles() == 1, "it waits"
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()

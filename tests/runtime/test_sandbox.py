@@ -130,7 +130,7 @@ def in_a_tier(lib: LazyLibrary) -> dict[str, str]:
 def settle(lib: LazyLibrary) -> None:
     """Wait until entries can be noted, which is once their change time lies two seconds back."""
     newest = max(path.stat().st_ctime for path in lib.directory.glob("*/v1/*/*/*.so"))
-    time.sleep(max(0.0, newest + 3.1 - time.time()))
+    time.sleep(max(0.0, newest + 3.1 - time.time()))  # the file system has no event of age
 
 
 SHAPES = [first_ever, later, after_a_day, in_a_tier]

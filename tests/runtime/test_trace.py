@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start, until
+from support import wait_until
+from support.four_blobs import BLOBS, CALLER, HEADER, MAIN, NAMES, SYMBOLS, slow_compiler, start
 from support.lazylib import LazyLibrary, build_lazy_library
 
 from lazyck.history.events import read_trace
@@ -49,7 +50,7 @@ def test_a_killed_process_leaves_a_whole_trace(lib: LazyLibrary, tmp_path: Path)
     trace = tmp_path / "trace.json"
     slow_compiler(lib, 'case " $* " in *two.cpp*) sleep 60 ;; esac;')
     running = start(lib, 1, 2, env={"LAZYCK_TRACE": str(trace)})
-    until(lambda: lib.compiles("two"))
+    wait_until(lambda: lib.compiles("two"))
     os.kill(running.pid, signal.SIGKILL)
     running.communicate()
     assert spans(trace) == [("compile", "one"), ("load", "one")]
@@ -142,7 +143,7 @@ def test_whoever_meets_another_write_waits_for_its_end(cached: tuple[LazyLibrary
     with trace.open("a") as writer:
         fcntl.flock(writer, fcntl.LOCK_EX)
         running = start(lib, 1, env={"LAZYCK_TRACE": str(trace)})
-        until(lambda: has_open(running.pid, trace) or running.poll() is not None)
+        wait_until(lambda: has_open(running.pid, trace) or running.poll() is not None)
         writer.write("}\n]\n")  # the other half
     _, said = running.communicate()
     assert (running.returncode, said) == (0, "")

@@ -186,9 +186,23 @@ class Once:
 Lazyck = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait until `is_so()` is true. Fail if it is not within `seconds`."""
+def wait_until(
+    is_so: Callable[[], object],
+    seconds: float = 60,
+    *,
+    pause: float = 0.02,
+    process: "subprocess.Popen[bytes] | subprocess.Popen[str] | None" = None,
+    said: Callable[[], object] = lambda: "it did not happen",
+) -> None:
+    """Wait until `is_so()` is true, asking every `pause` seconds. Fail with what `said()` returns
+    if it is not within `seconds`, or `process` has ended before."""
     end = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
+        assert time.monotonic() < end and (process is None or process.poll() is None), said()
+        time.sleep(pause)
+
+
+def wait_for_another_time(resolution: int = 1) -> None:
+    """Wait until the clock shows another time in units of `resolution` seconds."""
+    now = int(time.time()) // resolution
+    wait_until(lambda: int(time.time()) // resolution != now)

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from support import wait_until
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
 MISSING = "" if CHROMIUM else "no Chromium (Debian: chromium)"
@@ -139,10 +141,11 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
         self.call("Page.navigate", url=page.as_uri())
-        end = time.monotonic() + _START
-        while not self.evaluate("document.readyState === 'complete'"):
-            assert time.monotonic() < end, f"{page} is not loaded in {_START:.0f} s{self._last_words()}"
-            time.sleep(0.05)
+        wait_until(
+            lambda: self.evaluate("document.readyState === 'complete'"),
+            _START,
+            said=lambda: f"{page} is not loaded in {_START:.0f} s{self._last_words()}",
+        )
         self.settle()
 
     def _ensure_alive(self) -> None:

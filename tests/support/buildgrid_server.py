@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,8 @@ from filelock import FileLock
 
 from lazyck.files import private_directory
 from lazyck.settings.environment import tools_dir
+from support import wait_until
+from support.servers import is_open
 
 # The last versions need PostgreSQL; this one keeps its jobs in SQLite.
 VERSION = "0.1.5"
@@ -104,13 +105,8 @@ class BuildGrid:
         (self.directory / "storage").mkdir()
         config.write_text(_CONFIG.format(port=self.port, directory=self.directory, keepalive=KEEPALIVE))
         self._spawn("server", [self.home / "bin" / "bgd", "server", "start", config, "-v"])
-        end = time.monotonic() + 60
-        while True:
-            with socket.socket() as s:
-                if s.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return self
-            assert time.monotonic() < end and self.processes["server"].poll() is None, self.log("server")
-            time.sleep(0.05)
+        wait_until(lambda: is_open(self.port), process=self.processes["server"], said=lambda: self.log("server"))
+        return self
 
     def add(self, name: str, *, fault: int = 0) -> None:
         """Start a worker. `fault` is the status that it reports in place of its outputs."""
@@ -143,10 +139,11 @@ class BuildGrid:
 
     def wait_for(self, name: str, pattern: str) -> None:
         """Wait until a process has printed a line that matches."""
-        end = time.monotonic() + 60
-        while not re.search(pattern, self.log(name), re.M):
-            assert time.monotonic() < end and self.processes[name].poll() is None, self.log(name)
-            time.sleep(0.05)
+        wait_until(
+            lambda: re.search(pattern, self.log(name), re.M),
+            process=self.processes[name],
+            said=lambda: self.log(name),
+        )
 
     def _spawn(self, name: str, argv: list[object], env: Mapping[str, str] | None = None) -> None:
         with (self.directory / f"{name}.log").open("wb") as log:

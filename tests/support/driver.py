@@ -8,13 +8,12 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lazyck.remote import EntryName
-from support import REPOSITORY
+from support import REPOSITORY, wait_until
 
 KEY = "0123456789abcdef" * 2
 NAME = "libx/gfx942-cc-1/blob-0123456789abcdef.so"
@@ -156,12 +155,3 @@ class Host:
         runtime.say("kept")
         runtime.end()
         return data
-
-
-def wait_until(what: object, seconds: float = 10) -> None:
-    """Wait until `what()` is true. Fails after `seconds`."""
-    assert callable(what)
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.02)

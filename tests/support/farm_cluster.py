@@ -6,13 +6,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lazyck.toolchains.base import compiler_identity
-from support import HERE, REPOSITORY
+from support import HERE, REPOSITORY, wait_until
 from support.bundles import Bundle, make_bundle
 
 
@@ -87,8 +86,9 @@ class Cluster:
             )
 
     def _wait_for(self, name: str, pattern: str) -> str:
-        end = time.monotonic() + 60
-        while not (found := re.search(pattern, self.log(name))):
-            assert time.monotonic() < end and self.processes[name].poll() is None, self.log(name)
-            time.sleep(0.05)
+        wait_until(
+            lambda: re.search(pattern, self.log(name)), process=self.processes[name], said=lambda: self.log(name)
+        )
+        found = re.search(pattern, self.log(name))
+        assert found
         return found[1]

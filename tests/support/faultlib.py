@@ -213,7 +213,7 @@ def kill_at_random(patient: Patient, dice: random.Random, longest: float) -> str
     if dice.random() < 0.7:
         patient.clear()
     process = patient.start()
-    time.sleep(dice.uniform(0, longest))
+    time.sleep(dice.uniform(0, longest))  # any moment is wanted, not an event
     process.send_signal(signal.SIGKILL)
     process.communicate()
     patient.expect_recovery()

@@ -5,7 +5,6 @@ import functools
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -88,14 +87,6 @@ def start(
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-
-
-def until(what: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until `what()` is true. Fails the test after `seconds`."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def all_want_all(lib: LazyLibrary) -> None:

@@ -44,7 +44,7 @@ class Bot:
                 self.serve()
             except grpc.RpcError as e:
                 print(f"again: {e.code()}", flush=True)
-                time.sleep(1)
+                time.sleep(1)  # the server is busy, and does not tell when it no longer is
 
     def serve(self) -> None:
         session = bots_pb2.BotSession(bot_id=self.name, status=bots_pb2.OK)
@@ -87,7 +87,7 @@ class Bot:
             print(f"begin {process.pid}", flush=True)
             next_word = time.monotonic() + UPDATE
             while process.poll() is None:
-                time.sleep(0.02)
+                time.sleep(0.02)  # it has two things to look after, and no test waits here
                 if time.monotonic() > next_word:
                     session = self.update(session)
                     next_word = time.monotonic() + UPDATE

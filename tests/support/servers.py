@@ -8,7 +8,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from support import wait_until
 
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 REDIS = shutil.which("redis-server")
@@ -49,10 +50,7 @@ class Server:
     def start(self) -> None:
         with open(self.root / "log", "ab") as log:
             self.process = subprocess.Popen(self.argv, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        end = time.monotonic() + 30
-        while not is_open(self.port):
-            assert self.process.poll() is None and time.monotonic() < end, (self.root / "log").read_text()
-            time.sleep(0.02)
+        wait_until(lambda: is_open(self.port), process=self.process, said=(self.root / "log").read_text)
 
     def kill(self) -> None:
         if self.process and self.process.poll() is None:

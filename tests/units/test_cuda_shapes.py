@@ -312,10 +312,12 @@ def test_after_some_kernels_of_a_source_all_are_made_in_the_background(
 ) -> None:
     whole = f"list(pathlib.Path({str(shapes.cache)!r}).rglob('many-*.so'))"
     code = (
-        "import ctypes, pathlib, time\nx = ctypes.CDLL('./libx.so')\n"
+        f"import ctypes, pathlib, sys, time\nsys.path += {sys.path!r}\nfrom support import wait_until\n"
+        "x = ctypes.CDLL('./libx.so')\n"
+        # What is not to be made would have begun after the second.
         f"assert x.several(4, None) == 0\ntime.sleep(1)\nassert not {whole}\nassert x.many(5, None) == 0\n"
-        f"end = time.monotonic() + 120\nwhile not {whole} and time.monotonic() < end: time.sleep(0.1)\n"
-        f"assert {whole}\ntime.sleep(1)\nassert x.many(9, None) == 0\n"
+        # The file is there a little before the runtime has taken it.
+        f"wait_until(lambda: {whole}, 120)\ntime.sleep(1)\nassert x.many(9, None) == 0\n"
     )
     seen = in_process(shapes, spy, code, tmp_path / "log", LAZYCK_JOBS="2")
     assert sorted(p.name.partition("-")[0] for p in shapes.units) == ["many", *["many.Many"] * 5]

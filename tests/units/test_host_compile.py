@@ -4,11 +4,11 @@ it if things go wrong."""
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import wait_until
 from support.cuda_machine import cuda_home, needs_nvcc
 
 from lazyck.files import private_directory
@@ -84,10 +84,7 @@ def test_it_ends_when_who_makes_them_is_killed(started: Started, tmp_path: Path)
     process = started(MANY, f'{COMPILES} kill -KILL $PPID; g++ "$@"; echo $? > ended; exit;; esac')
     process.wait(timeout=200)
     assert process.returncode < 0
-    end = time.monotonic() + 100
-    while not (tmp_path / "ended").exists():
-        assert time.monotonic() < end, "the compiler waits for ever"
-        time.sleep(0.05)
+    wait_until((tmp_path / "ended").exists, 100, said=lambda: "the compiler waits for ever")
 
 
 def test_an_error_is_said_once(started: Started) -> None:

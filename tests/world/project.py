@@ -52,7 +52,7 @@ class Project:
     build: str
     test: str
     results: Results
-    packages: tuple[str, ...] = ()  # Debian packages, in addition to those that scripts/test installs
+    packages: tuple[str, ...] = ()  # Debian packages, in addition to those of `scripts/test --all`
     python: tuple[str, ...] = field(default=())  # PyPI packages, for a virtual environment that is first on PATH
 
 
