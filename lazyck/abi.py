@@ -1,5 +1,5 @@
-"""Names and numbers that Python, the shim (C) and the runtime (C++) share. `render_header()`
-returns them as `lazyck_abi.h`."""
+"""Names and numbers that Python, the shim (C) and the runtime (C++) share. `formats/c_header.py`
+writes them as `lazyck_abi.h`."""
 
 from enum import Enum
 
@@ -37,10 +37,9 @@ MODULE_ID = "_LAZYCK_"
 MODULE_ID_DIGITS = 16
 # A library with the device code of a whole source exports it by this name and its kernels' names.
 IMAGE_SYMBOL = "lazyck_image"
-# How a wrapped function receives a handle: as an argument, as the first field of what an argument
-# points to, or in the parameters of a graph node. The last three are layouts of HIP: the parameters
-# of a kernel node, the parameters of any node, and a list of launches.
-HANDLE_ITSELF, HANDLE_FIRST, HANDLE_NODE, HANDLE_HIP_KERNEL, HANDLE_HIP_NODE, HANDLE_HIP_LIST = range(6)
+# How a wrapped function receives a handle: as an argument; at a place in what that points to,
+# always or if that is a kernel's node, which may be given by the next argument; or in a list.
+HANDLE_ITSELF, HANDLE_FIELD, HANDLE_NODE, HANDLE_LATER_NODE, HANDLE_LIST = range(5)
 # The order of the GPU runtime's own functions in a library's table (see postbuild/link/stubs.py).
 REGISTER_IMAGE, REGISTER_END, UNREGISTER_IMAGE, REGISTER_FUNCTION, REGISTER_VARIABLE = range(5)
 REGISTER_MANAGED, INITIALIZE_MODULE = 5, 6
@@ -325,7 +324,8 @@ def machine_name(number: int) -> str:
 _NAMES = {row[0]: row[1] for row in (*MACHINES, *OTHER_MACHINES)}
 
 
-def _c_literal(value: str | int) -> str:
+def c_literal(value: str | int) -> str:
+    """Return `value` as C writes it."""
     if isinstance(value, int):
         return str(value)
     return '"' + "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\{ord(c):03o}" for c in value) + '"'
@@ -337,15 +337,15 @@ def _define(name: str, value: object) -> str:
     if isinstance(value, dict):
         return f"{name}(X) " + " ".join(f"X({column})" for column in value)
     if isinstance(value, tuple):
-        return f"{name}(X) " + " ".join(f"X({', '.join(map(_c_literal, row))})" for row in value)
+        return f"{name}(X) " + " ".join(f"X({', '.join(map(c_literal, row))})" for row in value)
     if isinstance(value, bytes):
         value = value.decode("latin-1")
     assert isinstance(value, (str, int))
-    return f"{name} {_c_literal(value)}"
+    return f"{name} {c_literal(value)}"
 
 
-def render_header() -> str:
-    """Return the text of `lazyck_abi.h`: each upper-case constant of this module as
+def render_constants() -> str:
+    """Return definitions for C: each upper-case constant of this module as
     `LAZYCK_<NAME>`, and the letters of options as `LAZYCK_MODE_<NAME>` and `LAZYCK_ROLE_<NAME>`."""
     constants = [(name, v) for name, v in sorted(globals().items()) if name.isupper() and not name.startswith("_")]
     lines = [f"#define LAZYCK_{_define(name, value)}" for name, value in constants]

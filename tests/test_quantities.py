@@ -12,8 +12,8 @@ from support import HERE, REPOSITORY
 from support.bundles import make_bundle
 from support.shown_sizes import SHOWN
 
-from lazyck import abi
 from lazyck.errors import UsageError
+from lazyck.formats.c_header import render_header
 from lazyck.prebuild.reapi.action import compile_seconds
 from lazyck.quantities import parse_age, parse_size, seconds_of, show_seconds, show_size, size_of
 from lazyck.runtime.objects import SOURCES
@@ -42,7 +42,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a program that reads sizes (`read TEXT…`) or seconds (`seconds TEXT…`), or writes sizes
     (`show N…`), as the runtime does."""
     where = tmp_path_factory.mktemp("sizes")
-    (where / "lazyck_abi.h").write_text(abi.render_header())
+    (where / "lazyck_abi.h").write_text(render_header())
     (where / "main.cpp").write_text(
         '#include <cstdio>\n#include <cstdlib>\n#include <string>\n#include "base/text.h"\n'
         "using namespace lazyck::rt;\n"

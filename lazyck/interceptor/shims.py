@@ -13,6 +13,7 @@ from typing import Any
 from lazyck import abi, proc
 from lazyck.errors import CommandError, ToolchainError, UsageError
 from lazyck.files import digest, encode, own_folder, write_atomic, write_if_different
+from lazyck.formats.c_header import render_header
 from lazyck.settings.environment import tools_dir
 from lazyck.toolchains import HOST, Toolchain, by_name, lookup
 
@@ -145,7 +146,7 @@ def build_shim(tmp: Path, env: Mapping[str, str], extra: Sequence[str] = ()) -> 
     are compiler flags.
     """
     compiler = c_compiler(env)
-    header = abi.render_header().encode()
+    header = render_header().encode()
     texts = [p.read_bytes() for p in (*sources(), SOURCE_DIR / "shim.h")]
     tag = digest(header, *texts, *map(encode, (*compiler, *_FLAGS, *extra)))[:16]
     program = tmp / "shim" / tag / "shim"

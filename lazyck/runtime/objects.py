@@ -18,6 +18,7 @@ from filelock import FileLock
 from lazyck import abi, proc, waiting
 from lazyck.errors import BuildError, FormatError, ToolchainError
 from lazyck.files import digest, encode, write_atomic, write_if_different
+from lazyck.formats.c_header import render_header
 from lazyck.runtime import shipped
 from lazyck.runtime.hide import set_apart
 from lazyck.settings.environment import cores
@@ -69,7 +70,7 @@ _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the co
 
 def source_digest(src: Path = SOURCES) -> str:
     """Return a digest of the runtime's sources and of the names that they share with Python."""
-    return digest(abi.render_header().encode(), *_texts(src, _sources(src, "*")))
+    return digest(render_header().encode(), *_texts(src, _sources(src, "*")))
 
 
 def compile_objects(
@@ -210,7 +211,7 @@ def _compile(
 ) -> list[Path]:
     compiler = canonical(compiler)
     directory = store / _command_stamp(compiler, extra_flags)[:16]
-    abi_header = abi.render_header().encode()
+    abi_header = render_header().encode()
     # Any source may include any header: a dependency scanner would not be worth its complexity.
     headers = [p for p in _sources(src, "*") if p.suffix in (".h", ".hpp")]
     common = digest(abi_header, *_texts(src, headers))

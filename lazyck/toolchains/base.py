@@ -87,8 +87,6 @@ class Toolchain(ABC):
     written_in: Literal["c++", "llvm-ir"] = "c++"  # what its sources are probed as
     arch_flags: tuple[str, ...] = ()
     default_arch = ""  # if nothing says one
-    # whether a managed variable works if it is registered after kernels were launched
-    takes_late_managed = True
     table: OptionTable
     # whether an option that names headers or their directories takes several, separated by commas
     lists_paths = False

@@ -16,10 +16,11 @@ from lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain,
 from lazyck.toolchains.check import Check, State, output_of
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.gnu import TABLE, GnuToolchain, own_library_items
+from lazyck.toolchains.gpu_runtimes import CUDA_RUNTIME
 from lazyck.toolchains.options import Item, join
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
-_RUNTIME_SONAMES = {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudart.so.13"}  # by nvcc's release
+_RUNTIME_SONAMES = {name.split(".")[2]: name for name in CUDA_RUNTIME.process.libraries}  # by nvcc's release
 _PATH_OPTION = "--orig_src_path_name"  # of the front ends
 _ASKED = ("native", "all", "all-major")  # values of -arch that name no arch
 

@@ -82,7 +82,6 @@ class RocmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}
     install: ClassVar[Mapping[str, str]] = _INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
-    takes_late_managed = False  # HIP gives a device the variables' addresses once, at the first launch on it
     unit_globs = ("*.hip", "*.cu")
     hinders_units = frozenset({"-save-temps", "--save-temps"})  # with these, clang has a step for each temporary
     unit_suffixes = tuple(s for s in GnuToolchain.source_suffixes if s != ".c")

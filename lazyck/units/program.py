@@ -10,8 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lazyck import abi, proc, waiting
+from lazyck import proc, waiting
 from lazyck.files import digest, encode, write_if_different
+from lazyck.formats.c_header import render_header
 from lazyck.runtime import shipped
 from lazyck.runtime.objects import canonical, together
 
@@ -27,7 +28,7 @@ LINK_FLAGS = ("-pthread", "-Wl,--gc-sections", "-s")
 def source_digest() -> str:
     """Return the digest of everything that decides what a unit contains: the program's sources, and
     the names that it shares with Python."""
-    parts = [abi.render_header().encode()]
+    parts = [render_header().encode()]
     for path in sorted(SOURCES.iterdir()):
         parts += [encode(path.name), path.read_bytes()]
     return digest(*parts)
@@ -79,7 +80,7 @@ def _compile(directory: Path, compiler: Sequence[str]) -> Path:
     made = directory / OBJECT
     if made.is_file():
         return made
-    write_if_different(directory / "lazyck_abi.h", abi.render_header().encode())
+    write_if_different(directory / "lazyck_abi.h", render_header().encode())
     # The program puts the digest of its own sources into what it asks for: another state of the
     # sources may make another unit of the same text.
     itself = f'#pragma once\n#define LAZYCK_UNITS_DIGEST "{source_digest()}"\n'

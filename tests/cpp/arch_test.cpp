@@ -74,23 +74,25 @@ TEST_CASE("code is for the device that is current, not for the first one") {
 
 TEST_CASE("CUDA's devices have the code that the build chose for their kind") {
     const auto same = [](int ordinal) { return ordinal; };
-    CHECK(ask_cuda_by(attribute_of_two, 1, 1, same, {"80", "90a"}) == Strings{"80", "90a"});
-    CHECK(ask_cuda_by(attribute_of_two, 1, 0, same, {"80", "90a"}) == Strings{"90a"});
-    CHECK(ask_cuda_by(attribute_of_two, 2, 0, same, {"80"}) == Strings{"75"});
-    CHECK(ask_cuda_by(attribute_of_two, 5, 0, same, {"80"}) == Strings{});
-    CHECK(ask_cuda_by(attribute_of_two, 1, 0, [](int ordinal) { return ordinal - 1; }, {"80"}) == Strings{"80"});
+    CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 1, 1, same, {"80", "90a"}) ==
+          Strings{"80", "90a"});
+    CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 1, 0, same, {"80", "90a"}) == Strings{"90a"});
+    CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 2, 0, same, {"80"}) == Strings{"75"});
+    CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 5, 0, same, {"80"}) == Strings{});
+    CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 1, 0, [](int ordinal) { return ordinal - 1; },
+                            {"80"}) == Strings{"80"});
 }
 
 TEST_CASE("CUDA's current device decides, and others count if CUDA tells how many there are") {
     g_current_device = 1;
-    CHECK(ask_cuda({"80", "90"}) == Strings{"90"});
+    CHECK(ask(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"90"});
     g_device_count = 2;
-    CHECK(ask_cuda({"80", "90"}) == Strings{"80", "90"});
-    CHECK(ask_cuda({"90"}) == Strings{"90"});
+    CHECK(ask(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"80", "90"});
+    CHECK(ask(*gpu_runtime_of("cuda"), {"90"}) == Strings{"90"});
     g_device_count = -1;
-    CHECK(ask_cuda({"80", "90"}) == Strings{"90"});
+    CHECK(ask(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"90"});
     g_current_device = 0;
-    CHECK(ask_cuda({"80", "90"}) == Strings{"80"});
+    CHECK(ask(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"80"});
     const std::string bytes = made_file("manifest");
     const ManifestView view(bytes.data(), bytes.size(), "here");
     CHECK(archs_for(view, 1, {}, true) == Strings{"80"});
@@ -101,20 +103,20 @@ TEST_CASE("CUDA's current device decides, and others count if CUDA tells how man
 
 TEST_CASE("the driver is asked where there is no CUDA runtime, and without a context it is about device 0") {
     g_current_device = 1;
-    CHECK(ask_cuda_driver({"80", "90"}) == Strings{});
+    CHECK(ask_driver(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{});
     g_has_driver = true;
-    CHECK(ask_cuda_driver({"80", "90"}) == Strings{"90"});
+    CHECK(ask_driver(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"90"});
     g_device_count = 2;
-    CHECK(ask_cuda_driver({"80", "90"}) == Strings{"80", "90"});
-    CHECK(ask_cuda_driver({"90"}) == Strings{"90"});
+    CHECK(ask_driver(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"80", "90"});
+    CHECK(ask_driver(*gpu_runtime_of("cuda"), {"90"}) == Strings{"90"});
     g_device_count = 0;
     g_current_device = -1;
-    CHECK(ask_cuda_driver({"80", "90"}) == Strings{"80"});
-    CHECK(ask_cuda({"80", "90"}) == Strings{"80"});
+    CHECK(ask_driver(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"80"});
+    CHECK(ask(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"80"});
     g_current_device = 1;
     g_device_count = 2;
     g_are_swapped = true;
-    CHECK(ask_cuda_driver({"80", "90"}) == Strings{"90"});
+    CHECK(ask_driver(*gpu_runtime_of("cuda"), {"80", "90"}) == Strings{"90"});
     g_are_swapped = false;
     g_has_driver = false;
     g_current_device = g_device_count = 0;
@@ -123,18 +125,18 @@ TEST_CASE("the driver is asked where there is no CUDA runtime, and without a con
 TEST_CASE("HIP's current device decides, and those before it count, too") {
     const Strings both = {"gfx90a", "gfx942"};
     g_current_device = 0;
-    CHECK(ask_hip(both) == Strings{"gfx942"});
+    CHECK(ask(*gpu_runtime_of("rocm"), both) == Strings{"gfx942"});
     g_device_count = 2;
-    CHECK(ask_hip(both) == both);
-    CHECK(ask_hip({"gfx90a"}) == both);
+    CHECK(ask(*gpu_runtime_of("rocm"), both) == both);
+    CHECK(ask(*gpu_runtime_of("rocm"), {"gfx90a"}) == both);
     g_device_count = -1;
     g_current_device = 1;
-    CHECK(ask_hip(both) == both);
-    CHECK(ask_hip({"gfx90a"}) == Strings{"gfx90a"});
+    CHECK(ask(*gpu_runtime_of("rocm"), both) == both);
+    CHECK(ask(*gpu_runtime_of("rocm"), {"gfx90a"}) == Strings{"gfx90a"});
     g_current_device = 2;
-    CHECK(ask_hip({}) == Strings{});
+    CHECK(ask(*gpu_runtime_of("rocm"), {}) == Strings{});
     g_current_device = -1;
-    CHECK(ask_hip(both) == Strings{});
+    CHECK(ask(*gpu_runtime_of("rocm"), both) == Strings{});
     g_current_device = g_device_count = 0;
 }
 
@@ -172,21 +174,21 @@ TEST_CASE("the variant that a build chose for devices of a kind is kept") {
 }
 
 TEST_CASE("a build has code for its own devices and later ones of the family") {
-    CHECK(is_built_for_cuda("80", {"80"}));
-    CHECK(is_built_for_cuda("86", {"80"}));
-    CHECK(!is_built_for_cuda("80", {"86"}));
-    CHECK(!is_built_for_cuda("90", {"80"}));
-    CHECK(is_built_for_cuda("90", {"90a"}));
-    CHECK(!is_built_for_cuda("103", {"100a"}));
-    CHECK(is_built_for_cuda("103", {"100f"}));
-    CHECK(!is_built_for_cuda("101", {"100f"}));
-    CHECK(!is_built_for_cuda("90", {}));
+    CHECK(is_built_for_capability("80", {"80"}));
+    CHECK(is_built_for_capability("86", {"80"}));
+    CHECK(!is_built_for_capability("80", {"86"}));
+    CHECK(!is_built_for_capability("90", {"80"}));
+    CHECK(is_built_for_capability("90", {"90a"}));
+    CHECK(!is_built_for_capability("103", {"100a"}));
+    CHECK(is_built_for_capability("103", {"100f"}));
+    CHECK(!is_built_for_capability("101", {"100f"}));
+    CHECK(!is_built_for_capability("90", {}));
 }
 
 TEST_CASE("what HIP says of a device ends at the colon") {
     const auto read = [](std::string text, std::size_t at) {
         text.resize(text.size() + 300);
-        return arch_in({text.begin(), text.end()}, at);
+        return arch_in({text.begin(), text.end()}, at, "gfx");
     };
     CHECK(read("gfx942:sramecc+:xnack-", 0) == "gfx942");
     CHECK(read("xxgfx90a", 2) == "gfx90a");

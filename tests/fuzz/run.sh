@@ -46,7 +46,7 @@ find_native() {
         echo "no clang with libFuzzer (Debian: clang-19 libclang-rt-19-dev)"
         return 77
     fi
-    "$python" -c 'from lazyck import abi; print(abi.render_header(), end="")' > "$out/lazyck_abi.h" &&
+    "$python" -c 'from lazyck.formats.c_header import render_header; print(render_header(), end="")' > "$out/lazyck_abi.h" &&
         "$python" "$here/seeds.py" conf "$out/shim.conf"
 }
 has() { # python or native: whether its targets can run here; what is missing is said once

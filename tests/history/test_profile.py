@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from support import HERE, Lazyck
 
-from lazyck import abi
 from lazyck.errors import FormatError
 from lazyck.files import private_directory
+from lazyck.formats.c_header import render_header
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.history import profile
 from lazyck.prebuild.blob_names import read_list
@@ -205,7 +205,7 @@ def test_what_the_runtime_reads_of_a_merged_profile(lazyck: Lazyck, ranks: list[
     does."""
     objects = compile_objects(private_directory(tools_dir(os.environ)) / OBJECTS, [HERE.cxx])
     objects = [o for o in objects if not o.stem.startswith("stub_")]  # only a library has stubs
-    (tmp_path / "lazyck_abi.h").write_text(abi.render_header())
+    (tmp_path / "lazyck_abi.h").write_text(render_header())
     (tmp_path / "main.cpp").write_text(
         '#include <cstdio>\n#include "record/profile.h"\nint main(int, char** v) {\n'
         "  for (const auto& r : lazyck::rt::read_profile(v[1], v[2]))\n"

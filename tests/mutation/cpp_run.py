@@ -25,7 +25,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
 from support.unit_binary import UnitBinary, build, cases  # noqa: E402
 
-from lazyck import abi  # noqa: E402
+from lazyck.formats.c_header import render_header  # noqa: E402
 from lazyck.runtime.objects import SOURCES  # noqa: E402
 from mutation.cpp_mutants import SWITCHES, Mutant, Mutated, compile_errors, mutate, switches  # noqa: E402
 
@@ -62,7 +62,7 @@ def prepare(directory: Path, files: Sequence[str]) -> tuple[UnitBinary, list[Mut
     """Compile the unit tests with all mutants of `files` below `directory`."""
     src = directory / "src"
     shutil.copytree(SOURCES, src)
-    (directory / "lazyck_abi.h").write_text(abi.render_header())
+    (directory / "lazyck_abi.h").write_text(render_header())
     options = ["-std=c++17", "-pthread", "-Wno-c++11-narrowing", "-iquote", str(src), "-iquote", str(directory)]
     mutated: list[Mutated] = []
     number = 1

@@ -12,6 +12,7 @@ from support import REPOSITORY
 from support.lazylib import CLANG, CXX, SOURCES, LazyLibrary, as_new, build_lazy_library, run
 
 from lazyck import abi
+from lazyck.formats.c_header import render_header
 from lazyck.runtime.objects import CXX_FLAGS
 
 HEADER = "#pragma once\nint arch();\nint other();\nint use();\n"
@@ -244,7 +245,7 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             run([compiler, level, "-shared", "-fPIC", where / "torch.cpp", "-o", where / "libtorch.so"])
             return where / "libtorch.so"
         (where / "main.cpp").write_text(CAPTURING + f'#include "{SOURCES / "platform/gpu.cpp"}"\n')
-        (where / "lazyck_abi.h").write_text(abi.render_header())
+        (where / "lazyck_abi.h").write_text(render_header())
         include: list[str | Path] = ["-iquote", SOURCES, "-iquote", SOURCES / "platform", "-iquote", where]
         run([compiler, *CXX_FLAGS, level, *include, "-c", where / "main.cpp", "-o", where / "main.o"])
         return where / "main.o"

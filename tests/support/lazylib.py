@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from filelock import FileLock
 
@@ -217,12 +218,15 @@ def build_lazy_library(
     links_library: bool = True,
     cache_name: str = "",
     sealed: bool = False,
+    kernels: Mapping[str, str] = MappingProxyType({}),
+    wrapped: Sequence[str] = (),
 ) -> LazyLibrary:
     """Build a library from `main` and the lazily compiled `blobs` (name → source). All sources see
     `header` as "demo.h".
 
     `embed` makes the manifest in the library. With `sealed`, the bundle is as `lazyck build` makes
-    it, and the library knows the digest of its contents.
+    it, and the library knows the digest of its contents. `main` registers the `kernels` (name → a
+    source that defines their image) for the host unit `unit`, by functions among `wrapped`.
     """
     compiler = compiler or machine.cxx
     flags = (*machine.flags, *flags)
@@ -245,6 +249,13 @@ def build_lazy_library(
         known = symbols[blob] if symbols else functions_of(source, header, all_flags, compiler)
         key = hashlib.sha256(repr((text, header, all_flags)).encode()).hexdigest()
         records.append(BlobRecord(blob, f"{src}/{blob}.cpp", 0, key, known))
+    functions = [s for record in records for s in record.symbols]
+    for kernel, text in {"*": "", **kernels}.items() if kernels else ():
+        blob = "whole" if kernel == "*" else f"of_{kernel}"
+        (root / src / f"{blob}.cpp").write_text(text)
+        known = tuple(kernels) if kernel == "*" else (kernel,)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        records.append(BlobRecord(blob, f"{src}/{blob}.cpp", 0, key, known, f"unit\t{kernel}\t\t\t"))
     recipe = Recipe(
         toolchain=toolchain,
         toolchain_id=toolchain_id,
@@ -280,13 +291,16 @@ def build_lazy_library(
     manifest_file.write_bytes(encode(manifest))
     stubs = directory / "stubs.s"
     (directory / "embedded").write_bytes(embed(manifest))
-    stubs.write_text(render_stubs([s for s, _ in manifest.symbols], "embedded", machine.name), errors="surrogateescape")
+    device = len(manifest.symbols) - len(functions)
+    rendered = render_stubs(functions, "embedded", machine.name, device_symbols=device, wrapped=wrapped)
+    stubs.write_text(rendered, errors="surrogateescape")
     run([compiler, "-c", "stubs.s", "-o", "stubs.o"], cwd=directory)
     (directory / f"{name}.cpp").write_text(main)
     run([compiler, *all_flags, *main_flags, "-I", directory, "-c", f"{name}.cpp", "-o", f"{name}.o"], cwd=directory)
     objects = runtime_objects(objects_dir, compiler, tuple(runtime_flags))
     run([compiler, *flags, "-shared", "-o", library.name, f"{name}.o", "stubs.o", *objects, *link_flags,
-         f"-Wl,-soname,{library.name}", "-pthread", "-ldl"], cwd=directory)  # fmt: skip
+         *(f"-Wl,--wrap={w}" for w in wrapped), f"-Wl,-soname,{library.name}", "-pthread", "-ldl"],
+        cwd=directory)  # fmt: skip
     cache_dir = directory / "cache"
     env_of_calls = {abi.ENV_CACHE_DIR: str(cache_dir), **machine.env}
     return LazyLibrary(directory, library, manifest, script, calls, machine, tuple(flags), env_of_calls, objects_dir)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck import abi
+from lazyck.formats.c_header import render_header
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units, encode
 from lazyck.runtime.objects import SOURCES, together
 from support import HERE, REPOSITORY
@@ -133,7 +133,7 @@ def manifest() -> Manifest:
 
 def build(directory: Path, flags: Sequence[str] = (), src: Path = SOURCES, compiler: str = HERE.cxx) -> UnitBinary:
     """Compile the unit tests of the runtime in `src` below `directory`. A warning is an error."""
-    (directory / "lazyck_abi.h").write_text(abi.render_header())
+    (directory / "lazyck_abi.h").write_text(render_header())
     tests = "".join(f'#include "{path}"\n' for path in test_files())
     source = directory / "unit.cpp"
     source.write_text(f'#include "unit_support.h"\n{together(src, runtime_sources(src)).decode()}{tests}')

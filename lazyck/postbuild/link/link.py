@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from lazyck import proc, waiting
@@ -20,7 +21,7 @@ from lazyck.postbuild.eager import BY_KERNEL, HostUnit, HostUnits, Program, can_
 from lazyck.postbuild.job import LinkJob
 from lazyck.postbuild.link import relink
 from lazyck.postbuild.link.reach import Demands, Reach, check_complete
-from lazyck.postbuild.link.stubs import names_of, render_deferred, render_note, render_stubs, wrapped_among
+from lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
 from lazyck.postbuild.link.words import ahead_link, link_words, save_ahead
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, symbols
@@ -37,6 +38,7 @@ from lazyck.runtime.objects import source_digest
 from lazyck.settings.environment import runtime_source, tools_dir
 from lazyck.toolchains import HOST, by_name
 from lazyck.toolchains.command import LinkCommand
+from lazyck.toolchains.gpu_runtimes import of_toolchain
 from lazyck.units.program import build_program
 from lazyck.units.program import source_digest as units_digest
 
@@ -249,7 +251,7 @@ def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -
         return cudart.read(archive, library, machine)
     apart = {p.blob.call.toolchain for p in settled.lazy if can_be(p.blob) and not demands.whole}
     shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
-    names = [name for t in shared for name in names_of(t)]
+    names = [name for t in shared for name in of_toolchain(t).functions]
     return cudart.wrappers(names, library, machine) if names else None
 
 
@@ -257,7 +259,8 @@ def static_runtime(job: LinkJob, probed: ProbeResult) -> tuple[str, ProbeResult]
     """Return the static GPU runtime that the link puts into the library, and what of `probed` can
     share it. The former is an empty string if there is none."""
     takers = {t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(job.link)}
-    archive = cudart.find_archive(job.link, job.inputs, job.env) if takers else ""
+    found = (cudart.find_archive(of_toolchain(t), job.link, job.inputs, job.env) for t in sorted(takers))
+    archive = next(filter(None, found), "")
     if archive or not takers:
         return archive, probed
     lazy = tuple(p for p in probed.probed if p.blob.call.toolchain not in takers)
@@ -308,10 +311,10 @@ def write(
 def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
     """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
     or its blobs use, if any of its kernels are compiled by themselves."""
-    if not settled.units and not (runtime and any(can_be(p.blob) for p in settled.lazy)):
-        return ()
+    split = [u.blob for u in settled.units] + [p.blob for p in settled.lazy if runtime and can_be(p.blob)]
+    used = [of_toolchain(t).functions for t in {blob.call.toolchain for blob in split}]
     blobs = (*runtime.functions, *runtime.wrapped) if runtime else ()
-    return wrapped_among(settler.real().undefined.union(blobs))
+    return tuple(sorted(settler.real().undefined.union(blobs).intersection(chain(*used))))
 
 
 def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:

@@ -13,12 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lazyck import proc
+from lazyck import abi, proc
 from lazyck.errors import BuildError
 from lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.job import LinkJob
-from lazyck.postbuild.link.stubs import IMAGE_FUNCTIONS
 from lazyck.postbuild.mentions import Mentions, needs_of
 from lazyck.postbuild.objects import cudart, elf, kernels
 from lazyck.postbuild.objects.reveal import private_name
@@ -30,8 +29,8 @@ from lazyck.postbuild.reasons import Kind, Reason, sentence
 from lazyck.postbuild.settle import Settled
 from lazyck.postbuild.state import LinkState
 from lazyck.quantities import counted
-from lazyck.toolchains import CUDA
 from lazyck.toolchains.command import CompileCommand
+from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 
 # At most so many blobs are compiled to learn whether a shared library is needed. If headers are as
 # large as torch's, it is one in `_SHARE` blobs.
@@ -104,7 +103,8 @@ class Reach:
             whole = True
             if not runtime.wrapped or settled.units:
                 hidden_runtime = Reason(Kind.CUDART_HIDDEN)
-                eager |= {p.blob: hidden_runtime for p in settled.lazy if p.blob.call.toolchain == CUDA.name}
+                launching = {gpu.toolchain for gpu in GPU_RUNTIMES}
+                eager |= {p.blob: hidden_runtime for p in settled.lazy if p.blob.call.toolchain in launching}
         kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
         state = (real.state | self._members.state).intersection(image.defined)
         of_objects = state | (revealed.intersection(real.defined | self._members.defined) - stubs)
@@ -175,7 +175,8 @@ class Reach:
     def _lacks(self, library: Path, image: elf.SharedSymbols, runtime: cudart.Runtime) -> bool:
         """Return whether no library that this one needs has the GPU runtime that its wrappers call.
         The build then links no runtime, for example because its HIP sources have no device code."""
-        wanted = image.undefined.intersection(runtime.wrapped, IMAGE_FUNCTIONS)
+        registering = {gpu.registering_as(abi.REGISTER_IMAGE) for gpu in GPU_RUNTIMES}
+        wanted = image.undefined.intersection(runtime.wrapped, registering)
         if not wanted:
             return False
         linked = [p for _, p in self._inputs.libraries]

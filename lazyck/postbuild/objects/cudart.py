@@ -1,11 +1,11 @@
 """Gives a lazy library and its blobs one CUDA runtime, where the library links the static one.
 
-Two copies would be two runtimes: `cudaGetLastError` of one does not see an error in the other, and
-neither knows a launch that the other has configured. All names of the archive are hidden. Exporting
-them would offer them to everything else in the process, for example to a user of a shared runtime
-of another release. So the library exports a single symbol with a name of its own: a table of the
-runtime's functions. Every blob is linked with functions that have the runtime's names and jump
-through the table.
+Two copies would be two runtimes: the last error of one is unknown to the other, and neither knows a
+launch that the other has configured. All names of the archive are hidden. Exporting them would
+offer them to everything else in the process, for example to a user of a shared runtime of another
+release. So the library exports a single symbol with a name of its own: a table of the runtime's
+functions. Every blob is linked with functions that have the runtime's names and jump through the
+table.
 
 The wrappers of a library with host units (see stubs.py) are shared in this way too, since blobs
 also use the handles of its kernels. If the runtime is a shared one, the table has only these.
@@ -25,10 +25,9 @@ from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.inputs import LinkInputs
 from lazyck.postbuild.objects.machine_code import MACHINE_CODE, symbol, text
 from lazyck.toolchains.command import LinkCommand
+from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES, GpuRuntime
 
-ARCHIVE = "libcudart_static.a"
 _WRAP = "__wrap_"
-_FUNCTION = re.compile(r"(?:__)?cuda[A-Z]\w*")
 _SEARCHED = re.compile(r'"?-L"?([^"\s]+)"?')
 
 
@@ -47,22 +46,25 @@ class Runtime:
         return tuple(f.removeprefix(_WRAP) for f in self.functions if f.startswith(_WRAP))
 
 
-def find_archive(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> str:
+def find_archive(gpu: GpuRuntime, link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> str:
     """Return the path of the static runtime that `link` takes, or an empty string."""
-    named = [path for path in inputs.archives if os.path.basename(path) == ARCHIVE]
+    archive = gpu.static_archive
+    named = [path for path in inputs.archives if os.path.basename(path) == archive]
     driver = link.call.argv[: link.call.prefix]
     if link.call.tool == "nvcc":
         shown = proc.run([*driver, "--dryrun", "-shared", "x.o", "-o", "x.so"], cwd=link.call.cwd, env=env)
-        named += [os.path.join(d, ARCHIVE) for d in _SEARCHED.findall(shown.stdout + shown.stderr)]
+        named += [os.path.join(d, archive) for d in _SEARCHED.findall(shown.stdout + shown.stderr)]
     else:
-        shown = proc.run([*driver, f"-print-file-name={ARCHIVE}"], cwd=link.call.cwd, env=env)
+        shown = proc.run([*driver, f"-print-file-name={archive}"], cwd=link.call.cwd, env=env)
         named.append(shown.stdout.strip())
     return next((path for path in named if os.path.isabs(path) and os.path.isfile(path)), "")
 
 
 def read(archive: str, library: str, machine: str) -> Runtime:
     """Return the runtime in `archive`, for `library` (a soname or name). Raises `FormatError`."""
-    found = {name for _, member in elf.read_archive(archive) for name in member.functions if _FUNCTION.fullmatch(name)}
+    prefixes = (gpu.prefix for gpu in GPU_RUNTIMES if gpu.static_archive == os.path.basename(archive))
+    named = re.compile(rf"(?:__)?(?:{'|'.join(prefixes)})[A-Z]\w*")
+    found = {name for _, member in elf.read_archive(archive) for name in member.functions if named.fullmatch(name)}
     return _named(tuple(sorted(found)), library, machine)
 
 

@@ -1,6 +1,6 @@
 """Finds the symbols by which GPU runtimes know a blob's kernels.
 
-What a file launches, or passes to `cudaFuncSetAttribute(K, ...)`, is the *address* of the kernel's
+What a file launches, or passes to a function of a GPU runtime, is the *address* of the kernel's
 host symbol. This address is the kernel's handle, and the kernel's own object has registered it. No
 stub may stand under that name, because nobody would have registered the stub's address.
 

@@ -15,6 +15,7 @@ from lazyck.postbuild.probe import content_key, preprocess
 from lazyck.postbuild.probe.group import Answer, Group, first_error, from_json
 from lazyck.postbuild.probe.real_object import defines
 from lazyck.postbuild.probe.solver import Solver
+from lazyck.toolchains.gpu_runtimes import takes_late_managed
 
 _ROUNDS = 8
 _EXTERN = re.compile(r"\bextern\b([^;{}]*);")
@@ -175,7 +176,7 @@ class _Prober:
                 answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data")
                 answers.instances[readers[0]] = instances(text + split.texts.get(readers[0], ""))
         answers.instances = {s: instances(split.texts[s]) for s in sources if s in split.texts} | answers.instances
-        late = group.toolchain.takes_late_managed
+        late = takes_late_managed(group.toolchain.name)
         # A header may declare managed variables besides the sources' own texts.
         managed, texts = preprocess.declares_managed, split.texts.values()
         if not late and managed(preprocess.read_source(batch)) > sum(map(managed, texts)):

@@ -250,7 +250,7 @@ _MANAGED = re.compile(r"\(\(\s*(?:__)?managed(?:__)?\s*\)\)")
 
 def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
     """Return why a blob with this preprocessed text of its own must be compiled eagerly, or None.
-    `takes_late_managed` is explained at `Toolchain`."""
+    `takes_late_managed` is explained in `gpu_runtimes.py`."""
     if not takes_late_managed and declares_managed(text):
         return Reason(Kind.MANAGED)
     if "section" in text and (m := _SECTION.search(text)):

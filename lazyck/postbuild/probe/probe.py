@@ -31,6 +31,7 @@ from lazyck.settings.environment import environment
 from lazyck.toolchains import Toolchain
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gnu import own_library_items
+from lazyck.toolchains.gpu_runtimes import takes_late_managed
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def _settle(answers: Answers, output: Path, source: str) -> Answer:
         batch, alone = output.with_suffix(f".batch{group.suffix}"), output.with_suffix(".ii")
         is_read = group.preprocess(batch, alone, f'#include "{source}"\n').status == 0
         text = preprocess.split(alone, [source], group.cwd).texts.get(source, "") if is_read else ""
-        if tied := preprocess.what_binds(text, takes_late_managed=group.toolchain.takes_late_managed):
+        if tied := preprocess.what_binds(text, takes_late_managed=takes_late_managed(group.toolchain.name)):
             return Answer(eager=tied)
         own = instances(text)
     # The project's own objects of host code show all symbols and cost one compile, unless they are

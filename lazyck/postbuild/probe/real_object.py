@@ -4,6 +4,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
+from lazyck import abi
 from lazyck.postbuild.cxx import demangle
 from lazyck.postbuild.cxx.mangled import template_of
 from lazyck.postbuild.cxx.uses import Instances
@@ -13,22 +14,23 @@ from lazyck.postbuild.objects.vtables import is_of_class
 from lazyck.postbuild.probe.group import Answer
 from lazyck.postbuild.probe.preprocess import place_of
 from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 
 # This is data that toolchains add to every object with kernels.
-_TOOLCHAIN_DATA = re.compile(r"__hip_(gpubin_handle|cuid|fatbin|module)|__cuda|__fatbin|__NV_|_ZL\d+__(nv|cuda)")
+_TOOLCHAIN_DATA = re.compile("|".join(gpu.own_data for gpu in GPU_RUNTIMES))
 # Start-up code runs through these functions. They are looked into, not held against the blob.
 START_UP = re.compile(
     r"_GLOBAL__(sub_)?I_|__cxx_global_var_init|__cxx_global_array_|_Z\d+__static_initialization_and_destruction_0"
 )
 # Start-up code of every file may refer to these: the toolchain's registration and <iostream>.
 HARMLESS = re.compile(
-    r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|__(hip|cuda)|_ZL\d+__(cuda|nv|sti____cuda)|"
-    r"\.L|__fatbin|_GLOBAL_OFFSET_TABLE_|__device_stub__|_ZZL?\d+__(nv|cuda)|__nv"
+    r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|\.L|_GLOBAL_OFFSET_TABLE_|"
+    r"__device_stub__|" + "|".join(gpu.own_code for gpu in GPU_RUNTIMES)
 )
 # nvcc 12 makes kernels of unnamed namespaces global, under a name that holds a digest of the file's
 # name.
 _UNNAMED = re.compile(r"\d_GLOBAL__N_")
-_REGISTERS_MANAGED = "__hipRegisterManagedVar"
+_REFUSED = {gpu.registering_as(abi.REGISTER_MANAGED) for gpu in GPU_RUNTIMES if not gpu.takes_late_managed}
 _NO_INSTANCES = Instances()
 _UNDEFINED, _RESERVED = 0, 0xFF00
 
@@ -62,7 +64,7 @@ def judge(
     unreachable += [s.name for s in table if s.name in handles and (s.hidden or s.binding == "LOCAL")]
     weak |= {handle for handle in handles if template_of(handle) and not own.holds(handle)}
     for s in table:
-        if s.name == _REGISTERS_MANAGED:
+        if s.name in _REFUSED:
             return Answer(eager=Reason(Kind.MANAGED))
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue

@@ -1,12 +1,12 @@
 // The functions are looked up by name, in the scope of the lazy library first. The runtime links
-// neither HIP nor CUDA, and a process may have several copies, of which the library's own is the
+// no GPU runtime, and a process may have several copies, of which the library's own is the
 // one that will launch.
 #include "bundle/arch.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <initializer_list>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -22,57 +22,42 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr std::size_t k_properties_room = 8192;  // more than any version of hipDeviceProp_t
-constexpr std::size_t k_name_size = 256;         // size of its first member, in all versions
-constexpr std::size_t k_arch_at_r0600 = 1160;    // gcnArchName in hipDeviceProp_tR0600
+constexpr std::size_t k_properties_room = 8192;  // more than any device's properties take
+constexpr std::size_t k_name_size = 256;         // size of their first member
 constexpr std::size_t k_longest_arch = 255;
-constexpr int k_major = 75, k_minor = 76;  // (cuda|CU_)DeviceAttribute...ComputeCapability, in both interfaces
 
-// A function of a library that may not be loaded yet. Its address is kept once it is found. get()
-// takes no lock of ours, because a thread that holds the dynamic loader's lock may be waiting for
-// us.
-template <typename F>
-class Function {
- public:
-    F* get(const char* name, std::initializer_list<const char*> libraries) {
-        void* known = m_address.load(std::memory_order_acquire);
-        if (known == nullptr) {
-            known = find_symbol(name, libraries, true);
-            m_address.store(known, std::memory_order_release);
-        }
-        return reinterpret_cast<F*>(known);
-    }
-
- private:
-    std::atomic<void*> m_address{nullptr};
-};
-
-std::string arch_in(const std::string& properties, std::size_t at) {
+std::string arch_in(const std::string& properties, std::size_t at, const char* mark) {
     const std::string text(properties.data() + at, strnlen(properties.data() + at, k_longest_arch));
-    return text.rfind("gfx", 0) == 0 ? text.substr(0, text.find(':')) : "";
+    return text.rfind(mark, 0) == 0 ? text.substr(0, text.find(':')) : "";
 }
 
 using GetDevice = int(int*);
 using GetProperties = int(void*, int);
 using GetAttribute = int(int*, int, int);
 
-constexpr std::initializer_list<const char*> k_cudart = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
-constexpr std::initializer_list<const char*> k_driver = {"libcuda.so.1"};
-
-Function<GetDevice> g_hip_device, g_cuda_device, g_driver_device;
-Function<GetDevice> g_hip_count, g_cuda_count, g_driver_count;
-Function<GetProperties> g_hip_properties, g_hip_old_properties;
-Function<GetAttribute> g_cuda_attribute, g_driver_attribute;
-Function<int(unsigned)> g_driver_init;
-Function<int(int*, int)> g_driver_get;
-
+template <auto Name>
+std::atomic<void*> g_functions[std::size(k_gpu_runtimes)];
 // The arch of each device is remembered, because reading all properties of one can cost a
 // millisecond.
-Lasting<std::map<int, std::string>> g_hip_archs, g_cuda_archs;
+Lasting<std::map<int, std::string>> g_archs[std::size(k_gpu_runtimes)];
+
+// Returns the function that a row has by this name, or null while its library is not loaded. The
+// address is kept once it is found. This takes no lock of ours, because a thread that holds the
+// dynamic loader's lock may be waiting for us.
+template <typename F, auto Name>
+F* function(const GpuRuntime& gpu, const char* const* libraries) {
+    std::atomic<void*>& address = g_functions<Name>[&gpu - k_gpu_runtimes];
+    void* known = address.load(std::memory_order_acquire);
+    if (known == nullptr) {
+        known = find_symbol(gpu.*Name, libraries, true);
+        address.store(known, std::memory_order_release);
+    }
+    return reinterpret_cast<F*>(known);
+}
 
 template <typename Ask>
-std::string remembered_arch(Lasting<std::map<int, std::string>>& all, int device, Ask ask) {
-    auto& archs = all.get([] { return std::map<int, std::string>(); });
+std::string remembered_arch(const GpuRuntime& gpu, int device, Ask ask) {
+    auto& archs = g_archs[&gpu - k_gpu_runtimes].get([] { return std::map<int, std::string>(); });
     {
         const std::lock_guard<std::mutex> guard(lock_of(Shared::archs_of_devices));
         const auto known = archs.find(device);
@@ -84,24 +69,26 @@ std::string remembered_arch(Lasting<std::map<int, std::string>>& all, int device
     return arch;
 }
 
-std::string hip_arch(int device) {
+// Returns the name that the properties of `device` give to its arch.
+std::string named_arch(const GpuRuntime& gpu, int device) {
+    const auto place = static_cast<std::size_t>(gpu.arch_at);
     std::string properties(k_properties_room, '\0');
-    GetProperties* const get = g_hip_properties.get("hipGetDevicePropertiesR0600", k_hip_libraries);
+    const auto get = function<GetProperties, &GpuRuntime::properties>(gpu, gpu.libraries);
     if (get != nullptr) {
         if (get(properties.data(), device) != 0) return "";
-        const std::string arch = arch_in(properties, k_arch_at_r0600);
+        const std::string arch = arch_in(properties, place, gpu.arch_mark);
         if (!arch.empty()) return arch;
     } else {
-        GetProperties* const get_old = g_hip_old_properties.get("hipGetDeviceProperties", k_hip_libraries);
+        const auto get_old = function<GetProperties, &GpuRuntime::older_properties>(gpu, gpu.libraries);
         if (get_old == nullptr || get_old(properties.data(), device) != 0) return "";
     }
-    const std::size_t at = properties.find("gfx", k_name_size);
-    return at == std::string::npos ? "" : arch_in(properties, at);
+    const std::size_t at = properties.find(gpu.arch_mark, k_name_size);
+    return at == std::string::npos ? "" : arch_in(properties, at, gpu.arch_mark);
 }
 
-std::string capability(GetAttribute* attribute, int device) {
+std::string capability(const GpuRuntime& gpu, GetAttribute* attribute, int device) {
     int major = 0, minor = 0;
-    if (attribute(&major, k_major, device) != 0 || attribute(&minor, k_minor, device) != 0) return "";
+    if (attribute(&major, gpu.major, device) != 0 || attribute(&minor, gpu.minor, device) != 0) return "";
     return std::to_string(major) + std::to_string(minor);
 }
 
@@ -126,18 +113,17 @@ Strings archs_of_devices(int current, int count, ArchOf arch_of, IsBuilt is_buil
     return {archs.begin(), archs.end()};
 }
 
-// HIP looks for the code of one device after the other, and stops at the first device without any.
-// So the devices before the current one count even if HIP does not tell how many there are.
-Strings ask_hip(const Strings& built) {
-    int device = 0;
-    GetDevice* const get_device = g_hip_device.get("hipGetDevice", k_hip_libraries);
-    if (get_device == nullptr || get_device(&device) != 0) return {};
-    const int count = device_count(g_hip_count.get("hipGetDeviceCount", k_hip_libraries));
-    const auto arch_of = [](int each) { return remembered_arch(g_hip_archs, each, hip_arch); };
+// Returns what to compile for on these devices, whose archs have names. HIP looks for the code of
+// one device after the other, and stops at the first device without any. So the devices before the
+// current one count even if it is not known how many there are.
+Strings ask_by_name(const GpuRuntime& gpu, int current, int count, const Strings& built) {
+    const auto arch_of = [&](int each) {
+        return remembered_arch(gpu, each, [&](int device) { return named_arch(gpu, device); });
+    };
     const auto is_built = [&](const std::string& arch) {
         return std::find(built.begin(), built.end(), arch) != built.end();
     };
-    return archs_of_devices(device, std::max(count, device + 1), arch_of, is_built);
+    return archs_of_devices(current, std::max(count, current + 1), arch_of, is_built);
 }
 
 // The number and the letter, if there is one, of a name such as `90a` or `100f`. The number is 0
@@ -181,7 +167,7 @@ std::string as_built(const std::string& arch, const Strings& built) {
 }
 
 // Returns whether the build has code that a device of capability `arch` can run.
-bool is_built_for_cuda(const std::string& arch, const Strings& built) {
+bool is_built_for_capability(const std::string& arch, const Strings& built) {
     const int device = capability_of(arch).number;
     return std::any_of(built.begin(), built.end(), [&](const std::string& name) {
         const Capability b = capability_of(name);
@@ -189,27 +175,27 @@ bool is_built_for_cuda(const std::string& arch, const Strings& built) {
     });
 }
 
-// Returns what to compile for on these devices, whose attributes `attribute` tells. `device_of`
+// Returns what to compile for on these devices, whose capabilities `attribute` tells. `device_of`
 // returns the device of an ordinal.
 template <typename DeviceOf>
-Strings ask_cuda_by(GetAttribute* attribute, int current, int count, DeviceOf device_of, const Strings& built) {
+Strings ask_by_capability(const GpuRuntime& gpu, GetAttribute* attribute, int current, int count, DeviceOf device_of,
+                          const Strings& built) {
     const auto ask = [&](int ordinal) {
-        return remembered_arch(g_cuda_archs, device_of(ordinal),
-                               [attribute](int d) { return capability(attribute, d); });
+        return remembered_arch(gpu, device_of(ordinal), [&](int d) { return capability(gpu, attribute, d); });
     };
-    const auto is_built = [&](const std::string& arch) { return is_built_for_cuda(arch, built); };
+    const auto is_built = [&](const std::string& arch) { return is_built_for_capability(arch, built); };
     std::set<std::string> archs;
     for (const std::string& arch : archs_of_devices(current, count, ask, is_built)) archs.insert(as_built(arch, built));
     return {archs.begin(), archs.end()};
 }
 
-// Asks the driver, for a library whose CUDA runtime is linked in and therefore cannot be found by
+// Asks the driver, for a library whose GPU runtime is linked in and therefore cannot be found by
 // name.
-Strings ask_cuda_driver(const Strings& built) {
-    const auto init = g_driver_init.get("cuInit", k_driver);
-    GetDevice* const current = g_driver_device.get("cuCtxGetDevice", k_driver);
-    const auto get = g_driver_get.get("cuDeviceGet", k_driver);
-    GetAttribute* const attribute = g_driver_attribute.get("cuDeviceGetAttribute", k_driver);
+Strings ask_driver(const GpuRuntime& gpu, const Strings& built) {
+    const auto init = function<int(unsigned), &GpuRuntime::driver_init>(gpu, gpu.driver_libraries);
+    const auto current = function<GetDevice, &GpuRuntime::driver_device>(gpu, gpu.driver_libraries);
+    const auto get = function<int(int*, int), &GpuRuntime::driver_get>(gpu, gpu.driver_libraries);
+    const auto attribute = function<GetAttribute, &GpuRuntime::driver_attribute>(gpu, gpu.driver_libraries);
     if (init == nullptr || current == nullptr || get == nullptr || attribute == nullptr || init(0) != 0) return {};
     int device = 0;
     if (current(&device) != 0 && get(&device, 0) != 0) return {};
@@ -218,20 +204,23 @@ Strings ask_cuda_driver(const Strings& built) {
         int found = 0;
         return ordinal == device || get(&found, ordinal) != 0 ? ordinal : found;
     };
-    return ask_cuda_by(attribute, device, device_count(g_driver_count.get("cuDeviceGetCount", k_driver)), device_of,
-                       built);
+    const int count = device_count(function<GetDevice, &GpuRuntime::driver_count>(gpu, gpu.driver_libraries));
+    return ask_by_capability(gpu, attribute, device, count, device_of, built);
 }
 
-Strings ask_cuda(const Strings& built) {
+Strings ask(const GpuRuntime& gpu, const Strings& built) {
     int device = 0;
-    GetDevice* const get_device = g_cuda_device.get("cudaGetDevice", k_cudart);
-    GetAttribute* const attribute = g_cuda_attribute.get("cudaDeviceGetAttribute", k_cudart);
-    if (get_device != nullptr && attribute != nullptr && get_device(&device) == 0) {
-        const int count = device_count(g_cuda_count.get("cudaGetDeviceCount", k_cudart));
-        const Strings archs = ask_cuda_by(attribute, device, count, [](int ordinal) { return ordinal; }, built);
+    const auto get_device = function<GetDevice, &GpuRuntime::device>(gpu, gpu.libraries);
+    const auto attribute = function<GetAttribute, &GpuRuntime::attribute>(gpu, gpu.libraries);
+    const bool has_names = *gpu.attribute == '\0';
+    if (get_device != nullptr && (has_names || attribute != nullptr) && get_device(&device) == 0) {
+        const int count = device_count(function<GetDevice, &GpuRuntime::count>(gpu, gpu.libraries));
+        const auto same = [](int ordinal) { return ordinal; };
+        const Strings archs = has_names ? ask_by_name(gpu, device, count, built)
+                                        : ask_by_capability(gpu, attribute, device, count, same, built);
         if (!archs.empty()) return archs;
     }
-    return ask_cuda_driver(built);
+    return ask_driver(gpu, built);
 }
 
 }  // namespace
@@ -250,9 +239,9 @@ Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Stri
     const Strings built = parse_archs(join(manifest.archs(), ";"), "archs of the build");
     if (may_ask) {
         const std::string toolchain = manifest.recipe_toolchain(recipe);
-        Strings present;
-        if (toolchain == LAZYCK_TOOLCHAIN_ROCM) present = ask_hip(built);
-        if (toolchain == LAZYCK_TOOLCHAIN_CUDA) present = ask_cuda(built);
+        const GpuRuntime* const gpu = gpu_runtime_of(toolchain);
+        if (gpu == nullptr) fail("lazyck: no GPU runtime is known for the toolchain '" + visible(toolchain) + "'");
+        const Strings present = ask(*gpu, built);
         if (!present.empty()) return present;
     }
     if (built.empty()) {

@@ -1,4 +1,4 @@
-// Decides which arch to compile for, and asks the HIP or CUDA that the process has loaded.
+// Decides which arch to compile for, and asks the GPU runtime that the process has loaded.
 #pragma once
 
 #include <cstdint>

@@ -22,16 +22,16 @@ using Words = std::array<std::uintptr_t, 10>;  // as many as any registration ha
 // A row of a library's table of wrapped functions, which lazyck/postbuild/link/stubs.py writes.
 struct Wrapped {
     void* function;
-    std::uint32_t argument;  // number of the argument that holds the handle
-    std::uint32_t kind;      // LAZYCK_HANDLE_...
+    std::uint16_t argument;  // number of the argument that tells the handle
+    std::uint16_t kind;      // LAZYCK_HANDLE_...
+    std::uint32_t place;     // in what the argument points to; of a list: the size of an element
 };
 
 // The GPU runtime's own functions, in the order of lazyck/abi.py.
 using Register = std::uintptr_t(std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t,
                                 std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t);
 
-// The argument that a host unit's constructor passes to __cudaRegisterFatBinary or
-// __hipRegisterFatBinary.
+// The argument that a host unit's constructor passes to the function that registers images.
 struct Image {
     std::uint32_t magic, version;
     const void* data;
@@ -58,10 +58,6 @@ constexpr char k_host_mark[] = LAZYCK_HOST_UNIT_MARK;
 constexpr char k_whole_mark[] = LAZYCK_WHOLE_SOURCE_MARK;
 
 constexpr std::uintptr_t k_most_dependencies = 4096;
-
-constexpr std::size_t k_node = 16;          // where a node's own parameters begin in those of any node
-constexpr std::size_t k_hip_function = 24;  // where the handle is in hipKernelNodeParams
-constexpr std::size_t k_hip_launch = 56;    // size of hipLaunchParams, which begins with the handle
 
 enum class Progress { none, busy, done };
 
@@ -142,19 +138,10 @@ bool is_kernel_node(std::uintptr_t parameters) {
 }
 
 // Returns the handle that an argument refers to, or null.
-const void* handle_in(std::uint32_t kind, std::uintptr_t argument) {
-    if (kind == LAZYCK_HANDLE_ITSELF) return reinterpret_cast<const void*>(argument);
-    if (argument == 0) return nullptr;
-    switch (kind) {
-        case LAZYCK_HANDLE_FIRST:
-            return pointer_at(argument, 0);
-        case LAZYCK_HANDLE_HIP_KERNEL:
-            return pointer_at(argument, k_hip_function);
-        case LAZYCK_HANDLE_HIP_NODE:
-            return is_kernel_node(argument) ? pointer_at(argument, k_node + k_hip_function) : nullptr;
-        default:
-            return is_kernel_node(argument) ? pointer_at(argument, k_node) : nullptr;
-    }
+const void* handle_in(const Wrapped& row, std::uintptr_t argument) {
+    if (row.kind == LAZYCK_HANDLE_ITSELF) return reinterpret_cast<const void*>(argument);
+    if (argument == 0 || (row.kind != LAZYCK_HANDLE_FIELD && !is_kernel_node(argument))) return nullptr;
+    return pointer_at(argument, row.place);
 }
 
 // Registers the device code `image` for one handle of a source or, if `handle` is null, for all
@@ -230,13 +217,12 @@ void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
     std::uintptr_t argument = word_at(arguments, row.argument);
     // CUDA 13 puts an argument before the number of a node's dependencies. No pointer is as small
     // as that number.
-    if (row.kind == LAZYCK_HANDLE_NODE && argument < k_most_dependencies)
+    if (row.kind == LAZYCK_HANDLE_LATER_NODE && argument < k_most_dependencies)
         argument = word_at(arguments, row.argument + 1);
-    if (row.kind == LAZYCK_HANDLE_HIP_LIST) {
+    if (row.kind == LAZYCK_HANDLE_LIST) {
         const auto count = static_cast<std::uint32_t>(word_at(arguments, row.argument + 1));
-        for (std::uint32_t i = 0; argument != 0 && i < count; ++i)
-            make_ready(pointer_at(argument + i * k_hip_launch, 0));
-    } else if (const void* const handle = handle_in(row.kind, argument)) {
+        for (std::uint32_t i = 0; argument != 0 && i < count; ++i) make_ready(pointer_at(argument + i * row.place, 0));
+    } else if (const void* const handle = handle_in(row, argument)) {
         make_ready(handle);
     }
     return row.function;

@@ -18,6 +18,7 @@
 #include "lazyck_abi.h"
 #include "library/core.h"
 #include "library/kernels.h"
+#include "platform/gpu.h"
 #include "platform/messages.h"
 
 // api.cpp defines this one.
@@ -225,8 +226,8 @@ void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, c
         if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
         return names;
     };
-    const bool is_hip = std::string_view(manifest.recipe_toolchain(blob.recipe)) == LAZYCK_TOOLCHAIN_ROCM;
-    NamedCopies* const copies = is_hip ? core.store.named_copies.get() : nullptr;
+    const GpuRuntime* const gpu = gpu_runtime_of(manifest.recipe_toolchain(blob.recipe));
+    NamedCopies* const copies = gpu != nullptr && gpu->reads_file != 0 ? core.store.named_copies.get() : nullptr;
     void* const handle = entry.file->load(core.states.mutex, before, copies, reason);
     if (handle == nullptr && !listed.empty()) {
         const std::lock_guard<std::mutex> guard(core.states.mutex);

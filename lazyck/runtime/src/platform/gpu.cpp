@@ -13,7 +13,7 @@ namespace lazyck::rt {
 
 namespace {
 
-constexpr int k_active = 1;      // (cu|hip)StreamCaptureStatusActive
+constexpr int k_active = 1;      // ...StreamCaptureStatusActive
 constexpr int k_implicit = 906;  // asking the default stream would spoil a capture, so there is one
 
 using IsCapturing = int(void* stream, int* status);
@@ -25,36 +25,14 @@ struct TorchStream {
     std::uint64_t words[2];
 };
 
-struct TorchNames {
-    const char* current;  // c10::cuda::getCurrentCUDAStream(signed char)
-    const char* stream;   // c10::cuda::CUDAStream::stream() const
-};
-
-constexpr TorchNames k_torch_cuda = {"_ZN3c104cuda20getCurrentCUDAStreamEa", "_ZNK3c104cuda10CUDAStream6streamEv"};
-constexpr TorchNames k_torch_hip = {"_ZN3c103hip19getCurrentHIPStreamEa", "_ZNK3c103hip9HIPStream6streamEv"};
-
-struct Runtime {
-    const char* name;
-    const char* is_capturing;
-    std::initializer_list<const char*> libraries;
-    const char* torch_library;
-    std::initializer_list<TorchNames> torch;
-};
-
-const Runtime k_cuda = {"CUDA", "cuStreamIsCapturing", {"libcuda.so.1"}, "libc10_cuda.so", {k_torch_cuda}};
-// In ROCm builds, PyTorch used the names of HIP, and uses those of CUDA since 2.11.
-const Runtime k_hip = {"HIP", "hipStreamIsCapturing", k_hip_libraries, "libc10_hip.so", {k_torch_hip, k_torch_cuda}};
-
 // Looks only in what is loaded already, because whoever captures has loaded it.
-void* loaded(const char* name, std::initializer_list<const char*> libraries) {
-    return find_symbol(name, libraries, false);
-}
+void* loaded(const char* name, const char* const* libraries) { return find_symbol(name, libraries, false); }
 
 // Returns PyTorch's current stream of this thread, or the default stream without PyTorch.
-void* torch_stream(const Runtime& runtime) {
-    for (const TorchNames& names : runtime.torch) {
-        void* const current = loaded(names.current, {runtime.torch_library});
-        void* const stream = loaded(names.stream, {runtime.torch_library});
+void* torch_stream(const GpuRuntime& gpu) {
+    for (std::size_t i = 0; gpu.torch_current[i] != nullptr; ++i) {
+        void* const current = loaded(gpu.torch_current[i], gpu.torch_libraries);
+        void* const stream = loaded(gpu.torch_stream[i], gpu.torch_libraries);
         if (current == nullptr || stream == nullptr) continue;
         try {
             const TorchStream found = reinterpret_cast<TorchStream (*)(signed char)>(current)(-1);
@@ -77,14 +55,12 @@ struct Ranges {
 
 std::vector<Ranges> find_ranges() {
     std::vector<Ranges> found;
-    const auto add = [&](const char* push_name, const char* pop_name, std::initializer_list<const char*> libraries) {
+    for (const GpuRuntime& gpu : k_gpu_runtimes) {
         // In a privileged program, nothing is loaded that a search path could name.
-        void* const push = find_symbol(push_name, libraries, !is_privileged());
-        void* const pop = push == nullptr ? nullptr : find_symbol(pop_name, libraries, !is_privileged());
+        void* const push = find_symbol(gpu.range_push, gpu.range_libraries, !is_privileged());
+        void* const pop = push == nullptr ? nullptr : find_symbol(gpu.range_pop, gpu.range_libraries, !is_privileged());
         if (pop != nullptr) found.push_back({reinterpret_cast<Push>(push), reinterpret_cast<Pop>(pop)});
-    };
-    add("nvtxRangePushA", "nvtxRangePop", {"libnvToolsExt.so.1", "libnvToolsExt.so"});
-    add("roctxRangePushA", "roctxRangePop", {"librocprofiler-sdk-roctx.so.1", "libroctx64.so.4", "libroctx64.so"});
+    }
     return found;
 }
 
@@ -92,11 +68,19 @@ Lasting<std::vector<Ranges>> g_ranges;
 
 }  // namespace
 
-void* find_symbol(const char* name, std::initializer_list<const char*> libraries, bool may_load) {
+const GpuRuntime* gpu_runtime_of(std::string_view toolchain) {
+    for (const GpuRuntime& gpu : k_gpu_runtimes) {
+        if (gpu.toolchain == toolchain) return &gpu;
+    }
+    return nullptr;
+}
+
+void* find_symbol(const char* name, const char* const* libraries, bool may_load) {
+    if (*name == '\0') return nullptr;
     if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
     for (const int flags : {RTLD_LAZY | RTLD_NOLOAD, RTLD_LAZY}) {
-        for (const char* library : libraries) {
-            void* const handle = dlopen(library, flags);  // stays open, because the function is kept
+        for (const char* const* library = libraries; *library != nullptr; ++library) {
+            void* const handle = dlopen(*library, flags);  // stays open, because the function is kept
             if (handle == nullptr) continue;
             if (void* found = dlsym(handle, name)) return found;
         }
@@ -106,17 +90,15 @@ void* find_symbol(const char* name, std::initializer_list<const char*> libraries
 }
 
 std::string capturing_runtime(const std::string& toolchain) {
-    if (toolchain != LAZYCK_TOOLCHAIN_CUDA && toolchain != LAZYCK_TOOLCHAIN_ROCM) return "";
-    const Runtime& runtime = toolchain == LAZYCK_TOOLCHAIN_CUDA ? k_cuda : k_hip;
-    auto* const is_capturing = reinterpret_cast<IsCapturing*>(loaded(runtime.is_capturing, runtime.libraries));
+    const GpuRuntime* const gpu = gpu_runtime_of(toolchain);
+    if (gpu == nullptr) return "";
+    auto* const is_capturing = reinterpret_cast<IsCapturing*>(loaded(gpu->is_capturing, gpu->capturing_libraries));
     if (is_capturing == nullptr) return "";
-    // CUDA knows the legacy default stream and the thread's own by the numbers 1 and 2.
-    const std::uintptr_t by_thread = toolchain == LAZYCK_TOOLCHAIN_CUDA ? 2 : 0;
-    for (void* const stream :
-         {torch_stream(runtime), static_cast<void*>(nullptr), reinterpret_cast<void*>(by_thread)}) {
+    const auto by_thread = static_cast<std::uintptr_t>(gpu->thread_stream);
+    for (void* const stream : {torch_stream(*gpu), static_cast<void*>(nullptr), reinterpret_cast<void*>(by_thread)}) {
         int status = 0;
         const int error = is_capturing(stream, &status);
-        if ((error == 0 && status == k_active) || error == k_implicit) return runtime.name;
+        if ((error == 0 && status == k_active) || error == k_implicit) return gpu->name;
     }
     return "";
 }
