@@ -3,6 +3,8 @@ writes them as `lazyck_abi.h`."""
 
 from enum import Enum
 
+from lazyck import machines
+
 # -- ELF ------------------------------------------------------------------------------------------
 MANIFEST_SECTION = ".lazyck.manifest"
 RECORD_SECTION = ".lazyck.record"
@@ -50,12 +52,11 @@ READY_HANDLE_BITS = 16
 SYMBOL_READY = "lazyck_ready_handles"
 
 # -- machines --------------------------------------------------------------------------------------
-# Each machine (little-endian, 64 bits) that lazyck has stubs for: its number in ELF files, its name
-# as `uname -m` gives it, and how else the first word of a target triple spells it.
-MACHINES = ((62, "x86_64", "amd64"), (183, "aarch64", "arm64"))
+# What the shim and the runtime know of each row of `machines.py`.
+MACHINES = tuple((m.number, m.name, m.elf_flags, m.other_name, m.distance) for m in machines.MACHINES.values())
 # Other machines that a user may meet in a message.
 OTHER_MACHINES = (
-    (3, "i386"), (21, "ppc64"), (22, "s390x"), (40, "arm"), (243, "riscv"), (258, "loongarch64"),
+    (3, "i386", 0), (21, "ppc64", 0), (22, "s390x", 0), (40, "arm", 0), (258, "loongarch64", 0),
 )  # fmt: skip
 
 # -- toolchains whose names the shim or the runtime knows ------------------------------------------
@@ -321,7 +322,7 @@ def machine_name(number: int) -> str:
     return _NAMES.get(number, f"ELF machine {number}")
 
 
-_NAMES = {row[0]: row[1] for row in (*MACHINES, *OTHER_MACHINES)}
+_NAMES = {m.number: m.name for m in machines.MACHINES.values()} | {number: name for number, name, _ in OTHER_MACHINES}
 
 
 def c_literal(value: str | int) -> str:

@@ -3,14 +3,15 @@
     python scripts/wheels.py OUT [--compiler CXX]... [--store DIR]
 
 A machine's wheel serves those who have that machine, a C library no older than this system's, and a
-compiler whose C++ library is no older than that of the wheel's --compiler (g++ and, where it is
-installed, aarch64-linux-gnu-g++). So make it on the oldest system that it is to serve. Where the
-wheel's objects do not fit, lazyck compiles the runtime as with the pure wheel, which all others
-get.
+compiler whose C++ library is no older than that of the wheel's --compiler (g++ and the cross
+compilers that are installed, such as aarch64-linux-gnu-g++). So make it on the oldest system that
+it is to serve. Where the wheel's objects do not fit, lazyck compiles the runtime as with the pure
+wheel, which all others get.
 """
 
 import argparse
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -19,13 +20,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from lazyck.machines import MACHINES
 from lazyck.runtime import shipped
 from lazyck.runtime.objects import OBJECTS, objects_for_wheels
 from lazyck.toolchains.base import machine_for
 from lazyck.units import program as units
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-COMPILERS = ("g++", "aarch64-linux-gnu-g++")
+COMPILERS = ("g++", *(f"{name}-linux-gnu-g++" for name in MACHINES if name != platform.machine()))
 
 
 def run(*words: str | Path) -> None:

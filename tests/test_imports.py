@@ -10,7 +10,7 @@ PACKAGE = REPOSITORY / "lazyck"
 # The modules for programs stand on everything, and nothing stands on them.
 PUBLIC = ("__init__", "__main__", "pytest", "setuptools", "telemetry", "torch")
 RANKS = {
-    "visible": -1,
+    "machines": -1, "visible": -1,
     "errors": 0, "abi": 0,
     "directory": 1, "quantities": 1,
     "settings": 2,
@@ -27,7 +27,7 @@ WITHIN_RANK = {("runtime", "units"), ("terminal", "proc")}
 
 
 # The rooms of the runtime's sources. Beside them are only the headers for programs.
-ROOMS = ("base", "platform", "bundle", "record", "cache", "compile", "store", "library", "entrance")
+ROOMS = ("base", "machine", "platform", "bundle", "record", "cache", "compile", "store", "library", "entrance")
 SOURCES = PACKAGE / "runtime" / "src"
 
 

@@ -21,7 +21,7 @@ ORDERED = {
 # The documented modules, the floor that everything stands on, and the command line.
 TOP = {
     "__init__", "__main__", "pytest", "setuptools", "telemetry", "torch",
-    "abi", "directory", "errors", "files", "proc", "quantities", "terminal", "visible", "waiting",
+    "abi", "directory", "errors", "files", "machines", "proc", "quantities", "terminal", "visible", "waiting",
     "cli",
 }  # fmt: skip
 # Beside the rooms: what a program does with the whole product.

@@ -14,7 +14,7 @@ from the magic. What is not plain about the other columns:
 
     header  digest          of all that the build decides of the keys of entries, by which an
                             installed pack says what it was made for
-            machine         "x86_64" or "aarch64"; if empty, the machine of the reader
+            machine         a name of `machines.py`; if empty, the machine of the reader
             private_names   names without a stub that blobs call by private names
             contents        SHA-256 of the bundle's `contents`, which lists the digest of each file
                             (see bundle.py); if empty, the bundle was laid out by hand and is taken

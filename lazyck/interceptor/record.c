@@ -158,24 +158,21 @@ bool write_whole(const char* path, const Buffer* content) {
 #define SHF_GNU_RETAIN (1 << 21)
 #endif
 
-// Returns the ELF number of the machine that a target triple (`aarch64-linux-gnu`) begins with, or
-// 0 if there are no stubs for it. A compiler's whole name (`aarch64-linux-gnu-g++`) may be given
+// Returns the machine that a target triple (`aarch64-linux-gnu`) begins with, or NULL if it has no
+// stubs. A compiler's whole name (`aarch64-linux-gnu-g++`) may be given
 // instead of its triple.
-uint16_t machine_of(const char* triple) {
-#define LAZYCK_ROW(number, name, other) {number, {name, other}},
-    static const struct {
-        uint16_t machine;
-        const char* names[2];
-    } k_machines[] = {LAZYCK_MACHINES(LAZYCK_ROW)};
+const Machine* machine_of(const char* triple) {
+#define LAZYCK_ROW(number, name, elf_flags, other, distance) {number, {name, other}, elf_flags, distance},
+    static const Machine k_machines[] = {LAZYCK_MACHINES(LAZYCK_ROW)};
     size_t n = strcspn(triple, "-");
-    if (triple[n] && !strstr(triple, "linux")) return 0;
-    if (strstr(triple, "x32") || strstr(triple, "ilp32")) return 0;  // 64-bit machines with 32-bit pointers
+    if (triple[n] && !strstr(triple, "linux")) return NULL;
+    if (strstr(triple, "x32") || strstr(triple, "ilp32")) return NULL;  // 64-bit machines with 32-bit pointers
     for (size_t i = 0; i < sizeof k_machines / sizeof *k_machines; i++)
         for (size_t j = 0; j < 2; j++) {
             const char* name = k_machines[i].names[j];
-            if (strlen(name) == n && !strncmp(triple, name, n)) return k_machines[i].machine;
+            if (strlen(name) == n && !strncmp(triple, name, n)) return &k_machines[i];
         }
-    return 0;
+    return NULL;
 }
 
 typedef struct {
@@ -207,14 +204,15 @@ static Elf64_Shdr* add_section(Object* o, const char* name, Elf64_Word type, con
 // is hidden because shared libraries may leave other symbols undefined. It is a distance because
 // mold leaves even hidden symbols undefined if the loader could fill them in. Its section must not
 // be left out as unused.
-bool write_object(const char* path, const Buffer* record, uint16_t machine) {
+bool write_object(const char* path, const Buffer* record, const Machine* machine) {
     enum { k_deferred = 3, k_symbols = 5, k_symbol_names, k_section_names };
     static const char k_strings[] = "\0" LAZYCK_DEFERRED_SYMBOL, k_names_name[] = ".shstrtab";
     Object o = {.header = {
                     .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT, ELFOSABI_GNU},
                     .e_type = ET_REL,
-                    .e_machine = machine,
+                    .e_machine = machine->number,
                     .e_version = EV_CURRENT,
+                    .e_flags = machine->elf_flags,
                     .e_ehsize = sizeof(Elf64_Ehdr),
                     .e_shentsize = sizeof(Elf64_Shdr),
                     .e_shnum = 1,  // sections begin with an empty one
@@ -225,9 +223,7 @@ bool write_object(const char* path, const Buffer* record, uint16_t machine) {
     append(&o.names, "", 1);
     const Elf64_Sym symbols[2] = {
         {0}, {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE), .st_other = STV_HIDDEN}};
-    const Elf64_Rela relocation = {
-        .r_info = ELF64_R_INFO(1, machine == EM_AARCH64 ? R_AARCH64_PREL32 : R_X86_64_PC32),
-    };
+    const Elf64_Rela relocation = {.r_info = ELF64_R_INFO(1, machine->distance)};
     add_section(&o, ".note.GNU-stack", SHT_PROGBITS, "", 0, 1);
     add_section(&o, LAZYCK_RECORD_SECTION, SHT_PROGBITS, record->data, record->n, 1);
     Elf64_Shdr* added = add_section(&o, LAZYCK_DEFERRED_SECTION, SHT_PROGBITS, &(uint64_t){0}, 8, 8);

@@ -61,13 +61,20 @@ typedef struct {
     bool has_other_includes;  // options may lead to headers in a way that the shim does not follow
 } Command;
 
+// A row of `machines.py`.
+typedef struct {
+    uint16_t number;       // in ELF
+    const char* names[2];  // the first words of target triples
+    uint32_t elf_flags, distance;
+} Machine;
+
 typedef struct {
     enum Action action;
     const char* reason;
     const char* toolchain;
     const char *source, *output;  // absolute; NULL if there is none
     size_t blobs;                 // number of compiled sources that match the globs
-    uint16_t machine;             // of a deferred object; the number in ELF
+    const Machine* machine;       // of a deferred object
 } Verdict;
 
 typedef struct {
@@ -115,8 +122,8 @@ Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict,
 void list_compiles(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd);
 void write_log(const Conf* conf, const char* action, const Verdict* verdict, long microseconds);
 char* map_text(const List* pairs, const char* text);
-uint16_t machine_of(const char* triple);
-bool write_object(const char* path, const Buffer* record, uint16_t machine);
+const Machine* machine_of(const char* triple);
+bool write_object(const char* path, const Buffer* record, const Machine* machine);
 bool write_whole(const char* path, const Buffer* content);
 
 // depfile.c

@@ -20,6 +20,7 @@ from lazyck.files import digest, encode
 from lazyck.formats.manifest import Manifest, Recipe
 from lazyck.formats.manifest import encode as encode_manifest
 from lazyck.formats.tarball import EPOCH, EPOCH_VARIABLE, write_tarball
+from lazyck.machines import MACHINES
 from lazyck.postbuild.cxx.includes import depends_on_place, with_relative_includes
 from lazyck.postbuild.state import commit, staging
 from lazyck.toolchains.base import Toolchain
@@ -29,7 +30,7 @@ KEY_VERSION = "3"
 CONTENTS_VERSION = b"lazyck contents 1"
 SYSTEM_DIRS = (
     *("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib/gcc"),
-    *("/usr/aarch64-linux-gnu", "/usr/x86_64-linux-gnu"),  # of cross compilers
+    *(f"/usr/{name}-linux-gnu" for name in MACHINES),  # of cross compilers
 )
 
 # This matches the absolute path of a header, or of a directory of headers, wherever it stands in an

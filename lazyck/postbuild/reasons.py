@@ -74,6 +74,10 @@ class Kind(Enum):
         "defines a symbol in assembler, without a type",
         "Write `.type NAME, @function` into the assembler text.",
     )
+    VECTORS = (
+        "defines a function with arguments in vector registers, which the first call would not keep",
+        f"Define the function {_ELSEWHERE}.",
+    )
     IR_ASSEMBLER = (
         "has assembler outside of functions, which may define anything",
         f"Put the assembler text {_ELSEWHERE}.",

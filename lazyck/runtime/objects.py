@@ -19,6 +19,7 @@ from lazyck import abi, proc, waiting
 from lazyck.errors import BuildError, FormatError, ToolchainError
 from lazyck.files import digest, encode, write_atomic, write_if_different
 from lazyck.formats.c_header import render_header
+from lazyck.machines import MACHINES
 from lazyck.runtime import shipped
 from lazyck.runtime.hide import set_apart
 from lazyck.settings.environment import cores
@@ -53,13 +54,6 @@ _FAST = ("-O2",)
 # g++ collects its garbage only at this many KiB, which are never reached.
 _SMALL = {"g++": ("-Og", "--param=ggc-min-heapsize=524288"), "clang": ("-Oz",)}
 _SMALLEST = ("-Os",)
-# Flags that are used if the compiler knows them. Outline atomics would bring a constructor, and
-# only that of messages.cpp may run.
-MACHINE_FLAGS = {
-    # The runtime's calls are bound when it is loaded, in some 50 µs, and not in the first call.
-    "x86_64": ("-fcf-protection=full", "-fno-plt"),
-    "aarch64": ("-mbranch-protection=standard", "-mno-outline-atomics"),
-}
 # This flag is used if the compiler knows it. A static of an inline function must not become a
 # unique symbol, which would pin a library past its dlclose and share the static between libraries.
 UNPIN_FLAG = "-fno-gnu-unique"
@@ -81,10 +75,11 @@ def compile_objects(
     of, so that one store serves all compilers and processes. The compiler's messages are kept
     beside it. Raises `BuildError`, `CommandError`, `ToolchainError`."""
     machine = machine_for(compiler)
-    trampoline = src / "entrance" / f"stub_{machine}.S"
+    trampoline = src / "machine" / f"stub_{machine}.S"
     if not trampoline.is_file():
-        known = ", ".join(sorted(p.stem.removeprefix("stub_") for p in trampoline.parent.glob("stub_*.S")))
-        raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
+        raise BuildError(
+            f"lazyck has no stubs for machine {machine!r}", f"build for one of: {', '.join(sorted(MACHINES))}"
+        )
     units = [*_units(src, with_tool=False), _Unit(trampoline.stem, (trampoline,))]
     return _compile(store, compiler, src, units, extra_flags, jobs)
 
@@ -186,7 +181,8 @@ def _units(src: Path, *, with_tool: bool) -> list[_Unit]:
 
 
 def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
-    wanted = (UNPIN_FLAG, *MACHINE_FLAGS.get(machine_for(compiler), ()))
+    machine = MACHINES.get(machine_for(compiler))
+    wanted = (UNPIN_FLAG, *(machine.flags if machine else ()))
     known = [flag for flag in wanted if accepts(tuple(compiler), (flag,), "c++")]
     return [*CXX_FLAGS, *known, *extra_flags]
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from lazyck import abi, proc
 from lazyck.abi import Role
 from lazyck.errors import ToolchainError
+from lazyck.machines import MACHINES
 from lazyck.toolchains import answers
 from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.command import CompileCommand, LinkCommand
@@ -347,7 +348,7 @@ def identity_of(version_text: str) -> str:
     return f"{kind}{match[1] if match else ''}-{hashlib.sha256(kept.encode()).hexdigest()[:12]}"
 
 
-_MACHINES = {spelled: name for _, name, other in abi.MACHINES for spelled in (name, other)}
+_SPELLINGS = {spelled: m.name for m in MACHINES.values() for spelled in (m.name, m.other_name)}
 _TRIPLE = re.compile(r"[a-z][a-z0-9_]*(?:-[\w.+]+)+")
 
 
@@ -355,7 +356,7 @@ def machine_of(triple: str) -> str:
     """Return the machine of a target triple (`aarch64-linux-gnu`), or its first word if lazyck does
     not know it."""
     first = triple.partition("-")[0]
-    return _MACHINES.get(first, first)
+    return _SPELLINGS.get(first, first)
 
 
 def machine_for(compiler: Sequence[str]) -> str:

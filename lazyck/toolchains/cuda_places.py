@@ -19,13 +19,14 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.errors import UsageError
 from lazyck.files import digest, encode, private_directory
+from lazyck.machines import MACHINES
 from lazyck.settings.environment import tools_dir
 from lazyck.toolchains import lookup
 
 DEFAULT_HOME = "/usr/local/cuda"
 HOME_ENV = ("CUDA_HOME", "CUDA_PATH")
 _VERSIONED = re.compile(r"(lib[\w+-]+\.so)\.[\d.]+")
-_INCLUDES = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
+_INCLUDES = ("include", *(f"targets/{m.cuda_target}/include" for m in MACHINES.values() if m.cuda_target))
 
 
 def is_nvcc(words: Sequence[str]) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from lazyck import proc
 from lazyck.abi import Role
 from lazyck.errors import LazyckError, ToolchainError, UsageError
+from lazyck.machines import MACHINES
 from lazyck.toolchains.gnu import TABLE
 from lazyck.toolchains.options import Item
 
@@ -35,8 +36,6 @@ _IGNORED = frozenset(_IGNORED_OPTIONS.split())
 _IGNORED_LEADS = ("-f", "-g", "-W")
 _LINKING = ("-shared", "-rdynamic", "-pie", "-no-pie", "-nostdlib", "-s", "-z", "-MP")
 _LINKING_ROLES = (Role.LIBRARY, Role.LIBRARY_DIR, Role.LINKER, Role.STATIC)
-# The ABIs that Linux distributions expect, of machines whose object files name their ABI.
-_DEFAULTS = {"riscv64": ("+m,+a,+f,+d,+c", "lp64d")}
 
 
 @dataclass
@@ -197,7 +196,7 @@ def _machine(binding: Any, job: Job) -> Any:
     if cpu == "native":
         cpu = binding.get_host_cpu_name()
         features = ",".join(filter(None, (binding.get_host_cpu_features().flatten(), features)))
-    known_features, abi = _DEFAULTS.get(target.name, ("", ""))
+    known_features, abi = MACHINES[target.name].llvm_defaults if target.name in MACHINES else ("", "")
     if not cpu:
         features = ",".join(filter(None, (known_features, features)))
     return target.create_target_machine(

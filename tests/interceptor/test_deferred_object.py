@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import AARCH64, RISCV64, Machine, machine_params
 from support.shim_project import (
     SYSTEM_PATH,
     MakeProject,
@@ -96,11 +97,11 @@ def test_a_link_without_the_shims_fails_and_says_what_to_do(real: Project, linke
         assert not (real.dir / "out").exists(), line
 
 
-@pytest.mark.skipif(not shutil.which("aarch64-linux-gnu-g++"), reason="needs g++-aarch64-linux-gnu")
-def test_a_cross_link_without_the_shims_fails_too(real: Project) -> None:
+@pytest.mark.parametrize("machine", machine_params(AARCH64, RISCV64))
+def test_a_cross_link_without_the_shims_fails_too(real: Project, machine: Machine) -> None:
     for name in ("k", "m"):
-        real.ok("aarch64-linux-gnu-g++", "-fPIC", "-c", f"{'blob/' * (name == 'k')}{name}.cpp", "-o", f"{name}.o")
-    done = real.run("/usr/bin/aarch64-linux-gnu-g++", "-shared", "m.o", "k.o", "-o", "out", PATH=SYSTEM_PATH)
+        real.ok(machine.cxx, "-fPIC", "-c", f"{'blob/' * (name == 'k')}{name}.cpp", "-o", f"{name}.o")
+    done = real.run(f"/usr/bin/{machine.cxx}", "-shared", "m.o", "k.o", "-o", "out", PATH=SYSTEM_PATH)
     assert done.returncode != 0
     assert abi.DEFERRED_SYMBOL in done.stderr
     assert "relocation" not in done.stderr
@@ -232,7 +233,8 @@ def test_64_parallel_jobs_lose_nothing(host: Project) -> None:
     assert not list(Path(host.dir).glob(".lazyck*"))
 
 
-MACHINES = {"x86_64": 62, "aarch64": 183}
+MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
+FLAGS = {"riscv64": 4}  # floating-point arguments are in registers for doubles
 
 
 @pytest.mark.parametrize(
@@ -244,6 +246,7 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
         ("arm64-unknown-linux", "", "aarch64"),
         ("x86_64-linux-gnu", "--target=aarch64-linux-gnu", "aarch64"),
         ("aarch64-linux-gnu", "-target x86_64-pc-linux-gnu", "x86_64"),
+        ("riscv64-unknown-linux-gnu", "", "riscv64"),
         ("error: no such option", "", os.uname().machine),
     ],
 )
@@ -254,8 +257,9 @@ def test_the_object_is_for_the_machine_of_its_compiler(
     project = make_project(clean_env(PATH=f"{tmp_path}/fake:{SYSTEM_PATH}", CXX="g++"), toolchain="host")
     project.write("blob/k.cpp", "\n")
     project.ok("g++", *words.split(), "-c", "blob/k.cpp", "-o", "k.o")
-    head = (project.dir / "k.o").read_bytes()[:20]
-    assert int.from_bytes(head[18:], "little") == MACHINES[machine]
+    head = (project.dir / "k.o").read_bytes()[:64]
+    assert int.from_bytes(head[18:20], "little") == MACHINES[machine]
+    assert int.from_bytes(head[48:52], "little") == FLAGS.get(machine, 0)
     assert project.last.reason == "blob"
 
 

@@ -172,7 +172,7 @@ def test_the_user_s_own_launcher_stays_behind_ours(tmp_path: Path, make_project:
 
 def test_versioned_and_prefixed_names_on_path_are_shims(tmp_path: Path, make_project: MakeProject) -> None:
     own = ["g++-99", "gcc-99", "clang++-98.1", "c++-97", "amdclang++"]
-    foreign = ["riscv64-linux-gnu-g++", "arm-none-eabi-gcc-10"]
+    foreign = ["loongarch64-linux-gnu-g++", "arm-none-eabi-gcc-10"]
     other = ["gcc-ar-99", "clang-format-99", "c++filt", "afl-g++", "g++.old", "ld"]
     for name in (*own, *foreign, *other):
         script(tmp_path / "bin" / name, f'echo "REAL {name}"\n')

@@ -19,7 +19,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-@pytest.fixture(params=["g++", "clang++-19", "aarch64-linux-gnu-g++"])
+@pytest.fixture(params=["g++", "clang++-19", "aarch64-linux-gnu-g++", "riscv64-linux-gnu-g++"])
 def any_bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     compiler = shutil.which(request.param)
     if compiler is None:

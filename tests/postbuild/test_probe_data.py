@@ -8,7 +8,7 @@ import pytest
 from support.probe_bench import Bench, by_stem, reasons
 
 
-@pytest.fixture(params=["g++", "clang++-19", "aarch64-linux-gnu-g++"])
+@pytest.fixture(params=["g++", "clang++-19", "aarch64-linux-gnu-g++", "riscv64-linux-gnu-g++"])
 def any_bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     compiler = shutil.which(request.param)
     if compiler is None:
@@ -185,7 +185,7 @@ def test_functions_without_a_body_of_their_own_are_offered(any_bench: Bench) -> 
         "constructor": "static void start() __attribute__((constructor));\n"
         "int level();\nstatic void start() { level(); }\nint shown() { return 1; }",
     }
-    if any_bench.compiler[0].endswith("g++") and "aarch64" not in any_bench.compiler[0]:
+    if any_bench.compiler[0].endswith("/g++"):
         texts["clones"] = 'extern "C" __attribute__((target_clones("default", "avx2"))) int fast(int x) { return x; }'
         texts["versions"] = (
             '__attribute__((target("default"))) int best() { return 0; }\n'
@@ -319,3 +319,18 @@ def test_instances_of_member_templates_with_deduced_arguments_are_the_blob_s(any
     for part in ("CordC1INSt", "6appendINSt", "2ofIfE", "CordC1Ei"):
         (symbol,) = (s for s in found.symbols if part in s)
         assert symbol not in found.weak, symbol
+
+
+def test_a_function_with_arguments_that_the_first_call_does_not_keep_is_eager(tmp_path: Path) -> None:
+    clang = shutil.which("clang++-19")
+    if clang is None:
+        pytest.skip("no clang++-19 on PATH")
+    bench = Bench(tmp_path, (clang, "--target=riscv64-linux-gnu", "-march=rv64gcv", "-nostdinc++"))
+    lead = "typedef __rvv_float32m1_t Vector;\n"
+    result = bench.probe_all(
+        {"vector": lead + "Vector same(Vector v) { return v; }\n", "plain": "int f() { return 1; }\n"}
+    )
+    assert reasons(result) == {
+        "vector": "defines a function with arguments in vector registers, which the first call would not keep: "
+        "same(__rvv_float32m1_t)",
+    }

@@ -9,13 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import AARCH64, HERE, Machine, machine_params
+from support import AARCH64, HERE, RISCV64, Machine, machine_params
 from support.lazylib import CLANG, CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
 from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
+from lazyck import abi
 from lazyck.errors import BuildError
 from lazyck.formats.manifest import encode
-from lazyck.postbuild.link.stubs import render_stubs
+from lazyck.postbuild.link.stubs import names_of, render_stubs
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.cudart import Runtime, render_jumps
 
 
 def build(directory: Path, objects_dir: Path, **changes: object) -> LazyLibrary:
@@ -36,6 +39,7 @@ COMPILERS = [
     pytest.param(HERE, CXX, id="g++"),
     *([pytest.param(HERE, CLANG, id="clang++")] if CLANG else []),
     pytest.param(AARCH64, AARCH64.cxx, id="aarch64-g++", marks=AARCH64.marks),
+    pytest.param(RISCV64, RISCV64.cxx, id="riscv64-g++", marks=RISCV64.marks),
 ]
 
 
@@ -119,8 +123,10 @@ def test_code_stands_branch_target_identification(machine: Machine, tmp_path: Pa
 ASSEMBLERS = [
     pytest.param((HERE.name, CXX), id="g++"),
     pytest.param((AARCH64.name, AARCH64.cxx), id="aarch64-g++", marks=AARCH64.marks),
+    pytest.param((RISCV64.name, RISCV64.cxx), id="riscv64-g++", marks=RISCV64.marks),
     *([pytest.param((HERE.name, CLANG), id="clang++")] if CLANG else []),
     *([pytest.param(("aarch64", CLANG, "--target=aarch64-linux-gnu"), id="aarch64-clang++")] if CLANG else []),
+    *([pytest.param(("riscv64", CLANG, "--target=riscv64-linux-gnu"), id="riscv64-clang++")] if CLANG else []),
 ]
 
 
@@ -135,6 +141,26 @@ def test_any_symbol_name_assembles(tmp_path: Path, assembler: tuple[str, ...]) -
     listing = run(["nm", "s.o"], cwd=tmp_path).stdout
     for name in names:
         assert f" T {name}\n" in listing
+
+
+@pytest.mark.parametrize("assembler", ASSEMBLERS)
+def test_the_way_to_a_gpu_runtime_assembles_and_slow_paths_are_evenly_spaced(
+    tmp_path: Path, assembler: tuple[str, ...]
+) -> None:
+    machine, *compiler = assembler
+    (tmp_path / "m").write_bytes(b"x")
+    many = [f"f{i}" for i in range(3000)]  # more than the immediate value of an instruction holds
+    (tmp_path / "s.s").write_text(render_stubs(many, "m", machine, wrapped=names_of(abi.TOOLCHAIN_CUDA)))
+    jumps = render_jumps(Runtime(tuple(f"cudaF{i}" for i in range(600)), "table", machine))
+    (tmp_path / "j.s").write_text(jumps)
+    run([*compiler, "-c", "s.s", "j.s"], cwd=tmp_path)
+    image = elf.open_image(tmp_path / "s.o")
+    slots = next(s for s in image.symbols() if s.name == abi.SYMBOL_SLOTS)
+    table = image.symbols()
+    rows = [table[i].value + addend for _, i, addend in image.relocations(slots.section)]
+    assert [row - rows[0] for row in rows] == [16 * i for i in range(len(many))]
+    code = image.content(next(s for s in image.sections if s.name == ".text.lazyck_stubs"))
+    assert len(code) == rows[0] + 16 * len(many)
 
 
 def test_machine_without_stubs_is_an_error() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Machine, on_each_machine
+from support import AARCH64, HERE, RISCV64, Machine, machine_params, on_each_machine
 from support.four_blobs import slow_compiler
 from support.lazylib import LazyLibrary, as_new, build_lazy_library
 from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
@@ -241,15 +241,46 @@ def test_hidden_symbol_of_a_blob_is_not_taken_for_a_definition(make: Make) -> No
     assert "_Z3addii" in done.stdout
 
 
-def test_ifunc_is_resolved(make: Make) -> None:
+on_every_machine = pytest.mark.parametrize("machine", machine_params(HERE, AARCH64, RISCV64), indirect=True)
+
+
+@on_every_machine
+def test_ifunc_is_resolved_as_the_loader_does_it(make: Make, machine: Machine) -> None:
+    # Loaders pass the CPU's features, but not on x86-64. On aarch64 the highest bit but one says
+    # that there is a second argument.
+    features = "0" if machine.name == "x86_64" else "(given & ~(1UL << 62)) ^ getauxval(AT_HWCAP)"
     text = (
+        "#include <sys/auxv.h>\n"
         "static int real(int a, int b) { return a + b; }\n"
-        'extern "C" { static int (*choose())(int, int) { return real; } }\n'
+        "static int wrong(int, int) { return -1; }\n"
+        'extern "C" { static int (*choose(unsigned long given))(int, int) {\n'
+        f"    return {features} ? wrong : real;\n}} }}\n"
         'int add(int a, int b) __attribute__((ifunc("choose")));\n'
     )
     lib = make(blobs={**BLOBS, "add": text})
     done = lib.call(lib.program(CALL_CAUGHT, "caught"))
     assert done.stdout == "8\n", done
+
+
+@on_every_machine
+def test_initializers_have_default_floating_point_settings_and_the_caller_keeps_its_own(make: Make) -> None:
+    text = "#include <cfenv>\nstatic const int mode = std::fegetround();\n"
+    text += "int add(int a, int b) { return mode == FE_TONEAREST ? a + b : -1; }\n"
+    lib = make(blobs={**BLOBS, "add": text})
+    program = """
+    #include "demo.h"
+    #include <cfenv>
+    #include <cstdio>
+    int main() {
+        std::fesetround(FE_UPWARD);
+        std::feclearexcept(FE_ALL_EXCEPT);
+        std::feraiseexcept(FE_INEXACT);
+        const int sum = add(3, 5);
+        std::printf("%d %d %d\\n", sum, std::fegetround() == FE_UPWARD, std::fetestexcept(FE_ALL_EXCEPT) == FE_INEXACT);
+    }
+    """
+    done = lib.call(lib.program(program, flags=["-Wl,--no-as-needed", "-lm"]))
+    assert done.stdout == "8 1 1\n", done
 
 
 def test_blob_calls_back_into_library_and_other_blobs(make: Make) -> None:

@@ -5,7 +5,7 @@ programs for another one than this run in an emulator."""
 from pathlib import Path
 
 import pytest
-from support import AARCH64, AARCH64_PLAIN, HERE, Machine, machine_params, on_each_machine, registers
+from support import AARCH64, AARCH64_PLAIN, HERE, RISCV64, Machine, machine_params, on_each_machine, registers
 from support.lazylib import CLANG, build_lazy_library, functions_of
 
 HEADER = r"""
@@ -206,6 +206,8 @@ def target_flags(machine: Machine) -> list[str]:
     """Return the flags for the widest vectors that the machine has."""
     if machine.name == "aarch64":
         return ["-march=armv8-a+sve"] if machine.cpu == "max" else []
+    if machine.name == "riscv64":
+        return []
     known = Path("/proc/cpuinfo").read_text().split()
     return ["-mavx512f"] if "avx512f" in known else ["-mavx"] if "avx" in known else []
 
@@ -245,7 +247,7 @@ def check_signatures(machine: Machine, where: Path, objects_dir: Path, compiler:
     assert lib.compiles() == len(blobs)
 
 
-@pytest.mark.parametrize("machine", machine_params(HERE, AARCH64_PLAIN, AARCH64))
+@pytest.mark.parametrize("machine", machine_params(HERE, AARCH64_PLAIN, AARCH64, RISCV64))
 def test_any_signature_survives_the_first_call(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
     check_signatures(machine, tmp_path, objects_dir, machine.cxx, "-O1" if machine.runner else "-O0")
 
@@ -263,7 +265,7 @@ def test_any_signature_survives_the_first_call_under_clang(tmp_path: Path, objec
     ]
     + [
         pytest.param(m, state, id=f"{m.name}-{state.name}", marks=m.marks)
-        for m, state in ((AARCH64_PLAIN, registers.NEON), (AARCH64, registers.SVE))
+        for m, state in ((AARCH64_PLAIN, registers.NEON), (AARCH64, registers.SVE), (RISCV64, registers.RISCV))
         if m != HERE
     ],
 )
@@ -294,7 +296,7 @@ def test_addresses_agree_in_position_dependent_program(machine: Machine, tmp_pat
         assert done.returncode == 0, (name, done.stderr)
 
 
-@on_each_machine
+@pytest.mark.parametrize("machine", machine_params(HERE, AARCH64, RISCV64))
 def test_exception_of_the_resolver_unwinds_the_caller(machine: Machine, tmp_path: Path, objects_dir: Path) -> None:
     header = "#pragma once\nint broken(int a, double b); int outer(int x);"
     library = r"""

@@ -81,18 +81,19 @@ class Machine:
         return {"QEMU_CPU": self.cpu} if self.cpu else {}
 
 
-def _aarch64(cpu: str) -> Machine:
-    if platform.machine() == "aarch64":
-        return Machine("aarch64", "g++", missing="" if cpu == "max" else "the native CPU is tested instead")
-    compiler, emulator = "aarch64-linux-gnu-g++", "qemu-aarch64"
+def _emulated(name: str, cpu: str, *, is_the_native: bool = True) -> Machine:
+    if platform.machine() == name:
+        return Machine(name, "g++", missing="" if is_the_native else "the native CPU is tested instead")
+    compiler, emulator = f"{name}-linux-gnu-g++", f"qemu-{name}"
     absent = [tool for tool in (compiler, emulator) if not shutil.which(tool)]
-    missing = f"no {' and no '.join(absent)} (Debian: g++-aarch64-linux-gnu qemu-user)" if absent else ""
-    return Machine("aarch64", compiler, (shutil.which(emulator) or "", "-L", "/usr/aarch64-linux-gnu"), cpu, missing)
+    missing = f"no {' and no '.join(absent)} (Debian: g++-{name}-linux-gnu qemu-user)" if absent else ""
+    return Machine(name, compiler, (shutil.which(emulator) or "", "-L", f"/usr/{name}-linux-gnu"), cpu, missing)
 
 
 HERE = Machine(platform.machine(), shutil.which("g++") or "g++")
-AARCH64 = _aarch64("max")  # with SVE, signed return addresses and branch target identification
-AARCH64_PLAIN = _aarch64("cortex-a72")
+AARCH64 = _emulated("aarch64", "max")  # with SVE, signed return addresses and branch target identification
+AARCH64_PLAIN = _emulated("aarch64", "cortex-a72", is_the_native=False)
+RISCV64 = _emulated("riscv64", "")
 
 
 def _sanitizing_compiler() -> str:

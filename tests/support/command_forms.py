@@ -66,7 +66,7 @@ PASSED = [
     ("c++ -c -x go blob/k.cpp -o k.o", "language"),
     ("c++ -m32 -c blob/k.cpp -o k.o", "other-machine"),
     ("c++ -mx32 -c blob/k.cpp -o k.o", "other-machine"),
-    ("clang++ --target=riscv64-linux-gnu -c blob/k.cpp -o k.o", "other-machine"),
+    ("clang++ --target=loongarch64-linux-gnu -c blob/k.cpp -o k.o", "other-machine"),
     ("clang++ -target i386-linux-gnu -c blob/k.cpp -o k.o", "other-machine"),
     ("clang++ --target=aarch64_be-linux-gnu -c blob/k.cpp -o k.o", "other-machine"),
     ("clang++ --target=x86_64-linux-gnux32 -c blob/k.cpp -o k.o", "other-machine"),

@@ -110,6 +110,8 @@ def of_this_cpu() -> list[tuple[State, str]]:
     or an empty string."""
     if platform.machine() == "aarch64":
         return [(NEON, ""), (SVE, "" if "sve" in _cpu_flags() else "the CPU has no SVE")]
+    if platform.machine() == "riscv64":
+        return [(RISCV, "")]
     if platform.machine() != "x86_64":
         return []
     known = _cpu_flags()
@@ -167,3 +169,39 @@ def _arm_state(name: str, vector: str, size: int, masks: int) -> State:
 
 NEON = _arm_state("neon", "q", 16, 0)
 SVE = _arm_state("sve", "z", 64, 16)  # 64 bytes are the default width of the emulator's widest CPU
+
+
+# -- riscv64 ---------------------------------------------------------------------------------------
+
+# a0 is the address to write to, and t1 and t3 belong to the linker.
+_RISCV_INTEGERS = (*(f"a{i}" for i in range(1, 8)), "t0", "t2", "t4", "t5", "t6")
+
+
+def _riscv_state() -> State:
+    def moves(way: str, base: str) -> Iterator[str]:
+        """Yield the loads or stores of all registers. `way` is "l" or "s"."""
+        for i in range(8):
+            yield f"li t3,{_VECTORS + 256 * i}\nadd t3,t3,{base}\nf{way}d fa{i},0(t3)"
+        for n, register in enumerate(_RISCV_INTEGERS):
+            yield f"{way}d {register},{_INTEGERS + 8 * n}({base})"
+
+    def dump() -> Iterator[str]:
+        yield from (".globl dump_registers", ".type dump_registers,@function", "dump_registers:")
+        yield from (*moves("s", "a0"), "ret", ".size dump_registers,.-dump_registers")
+
+    def trash() -> Iterator[str]:
+        yield from ("trash_registers:", "lla a0,.Ltrash")
+        yield from (f"fld fa{i},0(a0)" for i in range(8))
+        yield from (f"ld {register},0(a0)" for register in (*_RISCV_INTEGERS, "t1", "t3", "a0"))
+        yield from ("ret", ".p2align 3", ".Ltrash: .fill 8,1,0xa5", _INITIALIZER)
+
+    def fill() -> Iterator[str]:
+        yield from (".globl fill_and_call", "fill_and_call:", "addi sp,sp,-16", "sd ra,8(sp)", "mv t1,a0", "mv a0,a1")
+        yield from (*moves("l", "t1"), ".option push", ".option pic", "la t3,dump_registers", ".option pop")
+        yield from ("jalr t3", "ld ra,8(sp)", "addi sp,sp,16", "ret")
+
+    rows = [(_INTEGERS, 8 * len(_RISCV_INTEGERS)), *((_VECTORS + 256 * i, 8) for i in range(8))]
+    return State("lp64d", _top_level(chain(dump(), trash())), _program(fill(), rows))
+
+
+RISCV = _riscv_state()

@@ -16,7 +16,8 @@ from types import MappingProxyType
 
 from lazyck import abi
 from lazyck.errors import BuildError
-from lazyck.postbuild.objects.machine_code import MACHINE_CODE, MachineCode, symbol, text
+from lazyck.machines import MACHINES, Machine
+from lazyck.postbuild.objects.assembly import symbol, text
 from lazyck.postbuild.objects.reveal import plain_name
 from lazyck.toolchains import gpu_runtimes
 
@@ -42,9 +43,9 @@ def render_stubs(
     assembler line can hold.
     """
     machine = machine or platform.machine()
-    machine_code = MACHINE_CODE.get(machine)
+    machine_code = MACHINES.get(machine)
     if machine_code is None:
-        known = ", ".join(sorted(MACHINE_CODE))
+        known = ", ".join(sorted(MACHINES))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
     code = _render_code(symbols, aliases, machine_code)
     for alias, target in ((_quote(a), _quote(t)) for a, t in aliases.items()):
@@ -53,14 +54,14 @@ def render_stubs(
         code += [f" .globl {plain}", f" .protected {plain}", f" .set {plain},{private}"]
     slots = len(symbols) + device_symbols
     code += [*render_wrappers(wrapped, slots, machine_code), *_render_slots(len(symbols), device_symbols)]
-    return "\n".join([*code, *_render_data(slots, manifest_file), ""])
+    return "\n".join([machine_code.assembler_options, *code, *_render_data(slots, manifest_file), ""])
 
 
 def render_note(manifest_file: str, machine: str) -> str:
     """Return assembler text with the manifest alone, for a library without lazy blobs. The section
     is never loaded. An empty root keeps GNU ld from discarding it under --gc-sections."""
     section = f' .section {abi.MANIFEST_SECTION},"",@progbits'
-    mark = _render_protection(MACHINE_CODE[machine]) if machine in MACHINE_CODE else []
+    mark = _render_protection(MACHINES[machine]) if machine in MACHINES else []
     root, stack = ' .section .init_array,"aw",@init_array', ' .section .note.GNU-stack,"",@progbits'
     return "\n".join([section, f" .incbin {_quote(manifest_file)}", *mark, root, stack, ""])
 
@@ -79,7 +80,7 @@ def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _render_code(symbols: Sequence[str], aliases: Container[str], code: MachineCode) -> list[str]:
+def _render_code(symbols: Sequence[str], aliases: Container[str], code: Machine) -> list[str]:
     out = [' .section .text.lazyck_stubs,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
     for i, name in ((i, _quote(s)) for i, s in enumerate(symbols) if s not in aliases):
         jump = text(code.through_slot, slot=f"{abi.SYMBOL_SLOTS}+{8 * i}")
@@ -91,7 +92,9 @@ def _render_code(symbols: Sequence[str], aliases: Container[str], code: MachineC
     return [line for line in (*out, *_render_protection(code)) if line]
 
 
-def _render_protection(code: MachineCode) -> list[str]:
+def _render_protection(code: Machine) -> list[str]:
+    if not code.protection:
+        return []
     return [
         ' .section .note.gnu.property,"a",@note',
         " .p2align 3",
@@ -102,7 +105,6 @@ def _render_protection(code: MachineCode) -> list[str]:
 
 
 def _render_slots(count: int, device_symbols: int) -> list[str]:
-    # The rows of the slow path have 16 bytes on every machine.
     return [
         ' .section .data.rel.lazyck_slots,"aw",@progbits',
         " .p2align 6",
@@ -139,7 +141,7 @@ _REGISTERING = (
 _ALWAYS_CALLED = (abi.REGISTER_IMAGE, abi.UNREGISTER_IMAGE, abi.REGISTER_FUNCTION)
 
 
-def render_wrappers(names: Sequence[str], slots: int, code: MachineCode) -> list[str]:
+def render_wrappers(names: Sequence[str], slots: int, code: Machine) -> list[str]:
     """Return the text of the wrappers of `names`, and of their tables, behind so many slots."""
     rows = gpu_runtimes.GPU_RUNTIMES
     handles = [(n, gpu.wrapped[n]) for n in names for gpu in rows if n in gpu.wrapped]

@@ -21,9 +21,10 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.errors import BuildError
 from lazyck.files import write_atomic
+from lazyck.machines import MACHINES
 from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.assembly import symbol, text
 from lazyck.postbuild.objects.inputs import LinkInputs
-from lazyck.postbuild.objects.machine_code import MACHINE_CODE, symbol, text
 from lazyck.toolchains.command import LinkCommand
 from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES, GpuRuntime
 
@@ -94,10 +95,10 @@ def render_table(runtime: Runtime) -> str:
 
 def render_jumps(runtime: Runtime) -> str:
     """Return the text of the functions that jump through the table. Raises `BuildError`."""
-    code = MACHINE_CODE.get(runtime.machine)
+    code = MACHINES.get(runtime.machine)
     if code is None:
         raise BuildError(f"lazyck has no CUDA runtime for machine {runtime.machine!r}", "link with -cudart shared")
-    lines = [' .section .text.lazyck_cudart,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
+    lines = [code.assembler_options, ' .section .text.lazyck_cudart,"ax",@progbits', " .p2align 4", " .cfi_startproc"]
     for i, function in enumerate(runtime.functions):
         name = function.removeprefix(_WRAP)
         jump = text(code.through_table, table=runtime.table, offset=8 * i)

@@ -33,6 +33,7 @@ _DT_NEEDED, _DT_SONAME = 1, 14
 _ET_REL, _ET_DYN = 1, 3
 _SHT_SYMTAB, _SHT_RELA, _SHT_DYNAMIC, _SHT_NOBITS, _SHT_DYNSYM, _SHT_GROUP, _SHT_SYMTAB_SHNDX = 2, 4, 6, 8, 11, 17, 18
 _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
+_STO_VARIANT = 0x80  # STO_AARCH64_VARIANT_PCS, STO_RISCV_VARIANT_CC
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
 _VISIBILITIES = ("default", "internal", "hidden", "protected")
@@ -54,6 +55,7 @@ class Symbol(NamedTuple):
     value: int
     size: int
     visibility: str = "default"
+    has_vectors: bool = False  # has arguments in vector registers, which not every calling convention has
 
     @property
     def hidden(self) -> bool:
@@ -214,6 +216,7 @@ class ElfImage:
                 value,
                 size,
                 _VISIBILITIES[other & 3],
+                bool(other & _STO_VARIANT),
             )
             for i, (name, info, other, section, value, size) in enumerate(_SYMBOL.iter_unpack(self.content(table)))
         ]

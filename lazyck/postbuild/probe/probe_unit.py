@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lazyck.machines import MACHINES
 from lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
 from lazyck.postbuild.cxx.variables import DEFAULT, Declaration, Kind, is_anonymous
 from lazyck.postbuild.objects import kernels, vtables
@@ -220,6 +221,7 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
         elif section.name.startswith(_COMMON):
             places[i] = unit.shared[int(section.name[len(_COMMON) :])]
     counts: Counter[int] = Counter()
+    not_kept: set[int] = set()
     symbols, unreachable, handles, data = (defaultdict[int, list[str]](list) for _ in range(4))
     private, merged, weak = (defaultdict[int, set[str]](set) for _ in range(3))
     table = image.symbols()
@@ -240,6 +242,8 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
         is_instance = unit.kernels.get(place)  # whether the kernels there are instances, or None without kernels
         if place.startswith((_KERNELS, _KERNEL_INSTANCES)):
             is_instance = place.startswith(_KERNEL_INSTANCES)
+        if s.has_vectors and not MACHINES[image.machine].keeps_vectors:
+            not_kept.update(places[s.section])
         for b in places[s.section]:
             counts[b] += 1
             name = _original(s.name, unit.renamed[b], b)
@@ -275,7 +279,9 @@ def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> di
     out: dict[int, Answer | str] = {}
     for b, wanted in unit.heads.items():
         unclear = counts[b] < wanted or any(f"__lz{b}_" in n for n in (*symbols[b], *unreachable[b], *handles[b]))
-        if unclear:
+        if b in not_kept:
+            out[b] = "it has arguments in vector registers"
+        elif unclear:
             out[b] = "its symbols depend on what is private to it"
         elif b in shared_out and not data[b]:
             out[b] = shared_out[b]

@@ -1,10 +1,10 @@
 """Reads a blob's real host-only object: its functions, and whether it must be compiled eagerly."""
 
 import re
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from lazyck import abi
+from lazyck.machines import MACHINES
 from lazyck.postbuild.cxx import demangle
 from lazyck.postbuild.cxx.mangled import template_of
 from lazyck.postbuild.cxx.uses import Instances
@@ -75,6 +75,8 @@ def judge(
         if s.type == "NOTYPE" and s.section < _RESERVED and image.sections[s.section].name.startswith(".text"):
             return Answer(eager=Reason(Kind.UNTYPED, s.name))
         if s.type in ("FUNC", "IFUNC"):
+            if s.has_vectors and not MACHINES[image.machine].keeps_vectors:
+                return Answer(eager=Reason(Kind.VECTORS, s.name))
             if _UNNAMED.search(s.name):
                 continue
             (unreachable if s.hidden else symbols).append(s.name)
@@ -121,31 +123,10 @@ def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _x86_64_calls(code: bytes) -> Iterator[int]:
-    """Yield where the calls in `code` lead to, counted from its start. This covers `call`, and the
-    jumps that tail calls are. It may yield some that are no calls."""
-    for i, byte in enumerate(code):
-        is_conditional = byte & 0xF0 == 0x80 and i > 0 and code[i - 1] == 0x0F
-        width = 4 if byte in (0xE8, 0xE9) or is_conditional else 1 if byte == 0xEB else 0
-        if width and i + width < len(code):
-            yield i + 1 + width + int.from_bytes(code[i + 1 : i + 1 + width], "little", signed=True)
-
-
-def _aarch64_calls(code: bytes) -> Iterator[int]:
-    """Yield where the calls in `code` lead to, counted from its start. This covers `bl`, and `b`,
-    which a tail call is: both have 26 bits that count instructions."""
-    for i, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) & ~3])):
-        if word & 0x7C000000 == 0x14000000:
-            distance = word & 0x3FFFFFF
-            yield 4 * (i + distance - (distance >> 25 << 26))
-
-
-_CALLS = {"x86_64": _x86_64_calls, "aarch64": _aarch64_calls}
-
-
 def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str], list[str]]:
     """Return the names that the object's start-up and tear-down code refers to, apart from what
     every object's does, and the object's own variables among these, which this code is about."""
+    machine = MACHINES[image.machine]
     functions: dict[int, list[Symbol]] = {}
     for s in table:
         if s.type == "FUNC" and s.section not in (_UNDEFINED,) and s.section < len(image.sections):
@@ -161,7 +142,7 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
         # The assembler resolves calls within a section by itself and leaves no relocation.
         code = image.content(image.sections[f.section])[f.value : f.value + f.size]
         starts = {g.value: g for g in functions[f.section]}
-        return [(starts[f.value + at], 0) for at in _CALLS[image.machine](code) if f.value + at in starts]
+        return [(starts[f.value + at], 0) for at in machine.calls(code) if f.value + at in starts]
 
     def variable_at(section: int, offset: int) -> str:
         own = (s for s in table if s.section == section and s.type in ("OBJECT", "TLS") and s.binding == "LOCAL")
@@ -179,13 +160,10 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
         target, addend = todo.pop()
         where = target
         if target.type == "SECTION":
-            inside = function_at(target.section, addend)
-            if inside is None:
-                # If no function is there, the target is a variable, which is not held against the
-                # blob. But x86-64's call through .text + addend is off by the width of its operand.
-                inside = function_at(target.section, addend + 4) if image.machine == "x86_64" else None
-            if inside is None:
-                variables[variable_at(target.section, addend + 4 * (image.machine == "x86_64"))] = None
+            behind = addend + machine.operand_size
+            inside = function_at(target.section, addend) or function_at(target.section, behind)
+            if inside is None:  # then the target is a variable, which is not held against the blob
+                variables[variable_at(target.section, behind)] = None
                 continue
             where = inside
         if where.type == "FUNC" and where.section != _UNDEFINED and START_UP.match(where.name):

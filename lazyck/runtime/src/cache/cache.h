@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "cache/costs.h"
+#include "machine/machine.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {
@@ -98,7 +98,7 @@ class Cache {
     const std::string m_notes;  // where the notes of a tier are kept
     std::mutex m_mutex;
     std::vector<Leaf> m_leaves;
-    std::atomic<bool> m_is_cleaned{false};  // leftovers of killed processes were removed
+    machine::Flag m_is_cleaned{false};  // leftovers of killed processes were removed
 };
 
 // Moves the file `name` of the open `directory` to `path` in the cache, in one atomic rename.

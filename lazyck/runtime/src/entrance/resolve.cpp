@@ -14,6 +14,7 @@
 #include "error.hpp"
 #include "library/kernels.h"
 #include "library/library.h"
+#include "machine/machine.h"
 #include "platform/messages.h"
 #include "platform/threads.h"
 
@@ -105,21 +106,12 @@ struct Call {
     const std::uintptr_t* arguments;
 };
 
-// Returns the return address that the trampoline saved, or null if it saves none.
-const void* return_address_of([[maybe_unused]] const std::uintptr_t* arguments) {
-#if defined(__x86_64__)
-    return reinterpret_cast<const void*>(arguments[4]);
-#else
-    return nullptr;
-#endif
-}
-
 // Looks up the function for a call. It is not inlined, so that its frame is on the other stack.
 __attribute__((noinline)) void* resolve(void* what) {
     const Call& call = *static_cast<const Call*>(what);
     try {
         if (call.number < lazyck_slot_count)
-            return lazyck::rt::Library::get().resolve(call.number, return_address_of(call.arguments));
+            return lazyck::rt::Library::get().resolve(call.number, lazyck::rt::machine::return_address(call.arguments));
         return lazyck::rt::wrapped(call.number - lazyck_slot_count, call.arguments);
     } catch (const lazyck::CompileError& e) {
         if (!lazyck::rt::aborts_on_error()) throw;

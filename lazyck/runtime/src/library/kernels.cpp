@@ -13,6 +13,7 @@
 
 #include "lazyck_abi.h"
 #include "library/library.h"
+#include "machine/machine.h"
 #include "platform/threads.h"
 
 namespace {
@@ -115,15 +116,6 @@ Source* source_of(std::uintptr_t module) {
     return found == all.sources.end() ? nullptr : found->second.get();
 }
 
-// Returns an argument, from where the trampoline saved it.
-std::uintptr_t word_at(const std::uintptr_t* arguments, std::uint32_t number) {
-#if defined(__x86_64__)
-    return *(arguments - number);
-#else
-    return arguments[number];
-#endif
-}
-
 const void* pointer_at(std::uintptr_t structure, std::size_t offset) {
     const void* value = nullptr;
     std::memcpy(&value, reinterpret_cast<const char*>(structure) + offset, sizeof value);
@@ -214,13 +206,13 @@ void make_ready(const void* handle) {
 
 void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
     const Wrapped& row = lazyck_wrapped[wrapper];
-    std::uintptr_t argument = word_at(arguments, row.argument);
+    std::uintptr_t argument = machine::argument(arguments, row.argument);
     // CUDA 13 puts an argument before the number of a node's dependencies. No pointer is as small
     // as that number.
     if (row.kind == LAZYCK_HANDLE_LATER_NODE && argument < k_most_dependencies)
-        argument = word_at(arguments, row.argument + 1);
+        argument = machine::argument(arguments, row.argument + 1);
     if (row.kind == LAZYCK_HANDLE_LIST) {
-        const auto count = static_cast<std::uint32_t>(word_at(arguments, row.argument + 1));
+        const auto count = static_cast<std::uint32_t>(machine::argument(arguments, row.argument + 1));
         for (std::uint32_t i = 0; argument != 0 && i < count; ++i) make_ready(pointer_at(argument + i * row.place, 0));
     } else if (const void* const handle = handle_in(row, argument)) {
         make_ready(handle);

@@ -5,7 +5,6 @@
 #include <unwind.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include "lazyck_abi.h"
 #include "library/core.h"
 #include "library/kernels.h"
+#include "machine/machine.h"
 #include "platform/gpu.h"
 #include "platform/messages.h"
 
@@ -155,7 +155,7 @@ _Unwind_Reason_Code stop_unwinding(_Unwind_Context*, void*) { return _URC_END_OF
 // (_Unwind_SetGR). They abort unless that copy has unwound something before, because libgcc fills
 // its table of register sizes at the first unwinding. So each copy is made to look at one frame.
 void introduce_unwinders(void* handle) {
-    static std::atomic<bool> s_has_looked{false};
+    static machine::Flag s_has_looked{false};
     if (!s_has_looked.exchange(true)) _Unwind_Backtrace(stop_unwinding, nullptr);
     const auto theirs = reinterpret_cast<decltype(&_Unwind_Backtrace)>(dlsym(handle, "_Unwind_Backtrace"));
     if (theirs != nullptr && theirs != &_Unwind_Backtrace) theirs(stop_unwinding, nullptr);
@@ -170,19 +170,10 @@ bool has_symbol_at(std::uintptr_t base, const DynamicSymbol& symbol) {
     return row != nullptr && static_cast<const ElfW(Sym)*>(row)->st_value == symbol.value;
 }
 
-// Returns the function that a symbol of a loaded blob stands for. The resolver of an IFUNC is
-// called as the loader calls it.
+// Returns the function that a symbol of a loaded blob stands for.
 void* function_at(std::uintptr_t base, const DynamicSymbol& symbol) {
     void* const code = reinterpret_cast<void*>(base + symbol.value);
-    if (!symbol.is_ifunc) return code;
-#if defined(__aarch64__)
-    const unsigned long capabilities[] = {3 * sizeof(unsigned long), getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
-    constexpr unsigned long has_argument = 1UL << 62;
-    return reinterpret_cast<void* (*)(unsigned long, const unsigned long*)>(code)(capabilities[1] | has_argument,
-                                                                                  capabilities);
-#else
-    return reinterpret_cast<void* (*)()>(code)();
-#endif
+    return symbol.is_ifunc ? machine::call_resolver(code) : code;
 }
 
 // Throws CompileError if the blob would call back into another library. Blobs name this library by

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <optional>
 
+#include "machine/machine.h"
+
 extern "C" {
 // Defined by the linker: where this library's file begins in memory.
 extern __attribute__((visibility("hidden"), weak)) const Elf64_Ehdr __ehdr_start;
@@ -20,8 +22,6 @@ extern __attribute__((visibility("hidden"))) const std::uint32_t lazyck_slot_cou
 }
 
 namespace lazyck::rt {
-
-#if defined(__x86_64__)
 
 namespace {
 
@@ -35,12 +35,7 @@ struct Extent {
     }
 };
 
-template <typename T>
-T value_at(Address address) {
-    T value;
-    std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
-    return value;
-}
+using machine::value_at;
 
 // This library as the loader mapped it.
 class OwnImage {
@@ -135,20 +130,6 @@ class OwnImage {
     std::vector<Extent> m_loaded, m_code;
 };
 
-Address after_landing(Address code) {
-    constexpr std::uint32_t k_endbr64 = 0xfa1e0ff3;
-    return value_at<std::uint32_t>(code) == k_endbr64 ? code + 4 : code;
-}
-
-// Returns where the address lies that the code jumps to, or 0 if the code is no such jump.
-Address memory_of_jump(Address code) {
-    constexpr unsigned char k_bnd = 0xf2;
-    Address at = after_landing(code);
-    if (value_at<unsigned char>(at) == k_bnd) ++at;
-    if (value_at<unsigned char>(at) != 0xff || value_at<unsigned char>(at + 1) != 0x25) return 0;
-    return at + 6 + static_cast<Address>(static_cast<std::int64_t>(value_at<std::int32_t>(at + 2)));
-}
-
 std::int64_t slot_in(Address memory) {
     const auto slots = reinterpret_cast<Address>(&lazyck_slots[0]);
     const Address offset = memory - slots;
@@ -160,29 +141,22 @@ std::int64_t slot_in(Address memory) {
 // -1.
 std::int64_t slot_behind(const OwnImage& image, Address memory,
                          const std::function<std::int64_t(std::string_view)>& slot_of) {
-    constexpr std::size_t k_longest_row = 16;
     if (!image.is_loaded(memory, sizeof(Address))) return -1;
     const auto code = value_at<Address>(memory);
-    if (!image.is_code(code, k_longest_row)) return -1;
-    if (const Address next = memory_of_jump(code)) return slot_in(next);
+    if (!image.is_code(code, machine::k_longest_jump)) return -1;
+    if (const Address next = machine::jump_at(code)) return slot_in(next);
     // The row is not bound yet: its code pushes its number.
-    const Address push = after_landing(code);
-    return value_at<unsigned char>(push) == 0x68 ? slot_of(image.jump_symbol(value_at<std::uint32_t>(push + 1))) : -1;
+    const auto row = machine::number_pushed_at(code);
+    return row ? slot_of(image.jump_symbol(*row)) : -1;
 }
 
 // Returns the slot of the lazy function that an instruction at `at` calls, or -1 if it calls none.
 std::int64_t slot_called_at(const OwnImage& image, Address at,
                             const std::function<std::int64_t(std::string_view)>& slot_of) {
-    constexpr std::size_t k_longest_row = 16;
-    const auto first = value_at<unsigned char>(at);
-    const auto relative = [&](std::size_t size) {
-        return at + size + static_cast<Address>(static_cast<std::int64_t>(value_at<std::int32_t>(at + size - 4)));
-    };
-    if (first == 0xff && value_at<unsigned char>(at + 1) == 0x15) return slot_behind(image, relative(6), slot_of);
-    if (first != 0xe8 && first != 0xe9) return -1;
-    const Address target = relative(5);
-    if (!image.is_code(target, k_longest_row)) return -1;
-    const Address memory = memory_of_jump(target);
+    const machine::Call call = machine::call_at(at);
+    if (call.memory != 0) return slot_behind(image, call.memory, slot_of);
+    if (!image.is_code(call.code, machine::k_longest_jump)) return -1;
+    const Address memory = machine::jump_at(call.code);
     if (memory == 0) return -1;
     const std::int64_t own = slot_in(memory);
     return own >= 0 ? own : slot_behind(image, memory, slot_of);
@@ -192,14 +166,14 @@ std::int64_t slot_called_at(const OwnImage& image, Address at,
 
 std::vector<std::uint32_t> slots_called_beside(const void* return_address, std::size_t most,
                                                const std::function<std::int64_t(std::string_view)>& slot_of) {
-    constexpr std::size_t k_longest_call = 6;
+    if (return_address == nullptr) return {};
     const OwnImage image;
     // A call may be a function's last instruction, so the return address may lie behind the
     // function.
     const auto function = image.function_at(reinterpret_cast<Address>(return_address) - 1);
     std::vector<std::uint32_t> found;
     if (!function) return found;
-    for (Address at = function->begin; at + k_longest_call <= function->end; ++at) {
+    for (Address at = function->begin; at + machine::k_longest_call <= function->end; ++at) {
         const std::int64_t slot = slot_called_at(image, at, slot_of);
         if (slot < 0 || std::find(found.begin(), found.end(), slot) != found.end()) continue;
         if (found.size() == most) return {};
@@ -207,15 +181,6 @@ std::vector<std::uint32_t> slots_called_beside(const void* return_address, std::
     }
     return found;
 }
-
-#else
-
-std::vector<std::uint32_t> slots_called_beside(const void*, std::size_t,
-                                               const std::function<std::int64_t(std::string_view)>&) {
-    return {};
-}
-
-#endif
 
 std::string_view template_of(std::string_view mangled) {
     if (mangled.substr(0, 2) != "_Z") return "";

@@ -11,7 +11,7 @@ namespace lazyck::rt {
 // Returns the slots of all lazy functions that are called by the function to which `return_address`
 // belongs, each once, in the order of its code. The result is empty if that function is not this
 // library's own, cannot be determined, or calls more than `most`. `slot_of` returns the slot of a
-// symbol, or -1; it is used for calls that the loader has not bound yet. Works on x86-64 only.
+// symbol, or -1; it is used for calls that the loader has not bound yet.
 std::vector<std::uint32_t> slots_called_beside(const void* return_address, std::size_t most,
                                                const std::function<std::int64_t(std::string_view)>& slot_of);
 

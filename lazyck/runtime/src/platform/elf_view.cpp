@@ -7,42 +7,45 @@
 #include <cstring>
 
 #include "lazyck_abi.h"
+#include "machine/machine.h"
 
 namespace lazyck::rt {
 
 namespace {
 
 struct MachineRow {
-    std::uint16_t machine;
-    const char* name;
+    std::uint16_t number;
+    std::string_view name;
+    std::uint32_t elf_flags;
 };
 
-#define LAZYCK_ROW(number, name, ...) {number, name},
+#define LAZYCK_ROW(number, name, elf_flags, ...) {number, name, elf_flags},
 constexpr MachineRow k_machines[] = {LAZYCK_MACHINES(LAZYCK_ROW) LAZYCK_OTHER_MACHINES(LAZYCK_ROW)};
 #undef LAZYCK_ROW
 
+constexpr MachineRow row_of(std::string_view name) {
+    const MachineRow* row = k_machines;
+    while (row->name != name) ++row;
+    return *row;
+}
+
+constexpr MachineRow k_own = row_of(machine::k_name);
+
 }  // namespace
 
-std::uint16_t own_machine() {
-#if defined(__x86_64__) && defined(__LP64__)
-    return EM_X86_64;
-#elif defined(__aarch64__) && defined(__LP64__) && defined(__AARCH64EL__)
-    return EM_AARCH64;
-#else
-#error "lazyck runs on x86-64 and little-endian aarch64"
-#endif
-}
+std::uint16_t own_machine() { return k_own.number; }
+std::uint32_t own_elf_flags() { return k_own.elf_flags; }
 
 std::string machine_name(std::uint16_t machine) {
     for (const MachineRow& row : k_machines) {
-        if (row.machine == machine) return row.name;
+        if (row.number == machine) return std::string(row.name);
     }
     return "ELF machine " + std::to_string(machine);
 }
 
 std::uint16_t machine_of(std::string_view name) {
     for (const MachineRow& row : k_machines) {
-        if (row.name == name) return row.machine;
+        if (row.name == name) return row.number;
     }
     return 0;
 }

@@ -11,9 +11,10 @@
 
 namespace lazyck::rt {
 
-// Machines have a number in ELF files, and the name that `uname -m` prints. This is the machine
-// that the code was compiled for.
+// Machines have a number and flags in ELF files, and the name that `uname -m` prints. These are of
+// the machine that the code was compiled for.
 std::uint16_t own_machine();
+std::uint32_t own_elf_flags();
 
 // Returns the machine's name, such as "aarch64", or "ELF machine 8" if it has no name here.
 std::string machine_name(std::uint16_t machine);

@@ -20,19 +20,19 @@ inline constexpr GpuRuntime k_gpu_runtimes[] = {LAZYCK_GPU_RUNTIMES};
 const GpuRuntime* gpu_runtime_of(std::string_view toolchain);
 
 // Returns the address of `name`, or null: from the default scope, else from the first of
-// `libraries`, which a null pointer ends, that has it. Libraries that are loaded already come before
-// those that would have to be loaded, which needs `may_load`. Nothing has an empty name.
+// `libraries`, which a null pointer ends, that has it. Libraries that are loaded already come
+// before those that would have to be loaded, which needs `may_load`. Nothing has an empty name.
 void* find_symbol(const char* name, const char* const* libraries, bool may_load);
 
-// Returns the name of the toolchain's GPU runtime if a stream that this thread is likely to launch on is being
-// captured, else an empty string. Compiling or loading anything would spoil a capture. The streams looked at are the
-// default ones and, if PyTorch is in the process, its current one. A call's own stream cannot be seen among its
-// arguments.
+// Returns the name of the toolchain's GPU runtime if a stream that this thread is likely to launch
+// on is being captured, else an empty string. Compiling or loading anything would spoil a capture.
+// The streams looked at are the default ones and, if PyTorch is in the process, its current one. A
+// call's own stream cannot be seen among its arguments.
 std::string capturing_runtime(const std::string& toolchain);
 
-// Marks a range on the calling thread for GPU profilers, such as NVTX and roctx, for the lifetime of the object. Ranges
-// nest. Without such a library it does nothing. It calls the dynamic loader and the profiler's code, so construct and
-// destroy it while no lock is held.
+// Marks a range on the calling thread for GPU profilers, such as NVTX and roctx, for the lifetime
+// of the object. Ranges nest. Without such a library it does nothing. It calls the dynamic loader
+// and the profiler's code, so construct and destroy it while no lock is held.
 class Range {
  public:
     explicit Range(const std::string& name);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
@@ -16,6 +15,7 @@
 
 #include "base/failure.h"
 #include "base/text.h"
+#include "machine/machine.h"
 #include "platform/environment.h"
 #include "platform/threads.h"
 
@@ -44,7 +44,7 @@ std::set<int>& descriptors() {
     return g_descriptors.get([] { return std::set<int>(); });
 }
 
-std::atomic<bool> g_has_warned{false};
+machine::Flag g_has_warned{false};
 
 bool is_unusable(int error) {
     return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL || error == EIO;

@@ -121,6 +121,7 @@ UniqueFd make_empty_library(const Strings& needed) {
     header.e_ident[EI_VERSION] = EV_CURRENT;
     header.e_type = ET_DYN;
     header.e_machine = own_machine();
+    header.e_flags = own_elf_flags();
     header.e_version = EV_CURRENT;
     header.e_phoff = offsetof(EmptyLibrary, segments);
     header.e_ehsize = sizeof header;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <mutex>
@@ -18,6 +17,7 @@
 #include "base/failure.h"
 #include "base/text.h"
 #include "lazyck_abi.h"
+#include "machine/machine.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/threads.h"
@@ -29,7 +29,7 @@ namespace {
 constexpr std::array<const char*, 4> k_names = {"error", "warn", "info", "debug"};
 constexpr std::array<const char*, 4> k_unnamed_events = {"failure", "warning", "note", "note"};
 constexpr int k_output = 1, k_error_stream = 2;
-std::atomic<bool> g_silent{false}, g_has_warned_of_file{false};
+machine::Flag g_silent{false}, g_has_warned_of_file{false};
 Lasting<std::set<std::string>> g_said;
 
 using Identity = std::optional<std::pair<std::uint64_t, std::uint64_t>>;  // of an open file: device and inode

@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "machine/machine.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"
@@ -85,32 +86,7 @@ struct Start {
     void* program_stack;
 };
 
-// Makes a bare system call. The C library's functions set errno, which belongs to the calling
-// thread, and may be intercepted by a sanitizer.
-#define LAZYCK_BARE __attribute__((no_sanitize("address", "thread", "undefined")))
-#if defined(__x86_64__)
-LAZYCK_BARE inline long bare(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) {
-    long result;
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
-                     : "rcx", "r11", "memory");
-    return result;
-}
-#elif defined(__aarch64__)
-LAZYCK_BARE inline long bare(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) {
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
-    return x0;
-}
-#endif
+using machine::bare;
 
 template <typename T>
 LAZYCK_BARE long word(T* pointer) {

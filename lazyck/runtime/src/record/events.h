@@ -2,7 +2,6 @@
 // (LAZYCK_TRACE) and the program's own listener.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "machine/machine.h"
 #include "platform/messages.h"
 
 namespace lazyck::rt {
@@ -93,9 +93,9 @@ class Events {
     void trace(const Event& event);
 
     const std::string m_trace;
-    std::atomic<bool> m_is_process_named{false};  // in the trace
-    std::atomic<bool> m_has_warned{false};        // that the trace cannot be written
-    std::mutex m_mutex;                           // held for moments only
+    machine::Flag m_is_process_named{false};  // in the trace
+    machine::Flag m_has_warned{false};        // that the trace cannot be written
+    std::mutex m_mutex;                       // held for moments only
     // For the history file, with the threads' numbers; formatted when they are written.
     std::vector<std::pair<Event, long>> m_pending;
     std::string m_history;

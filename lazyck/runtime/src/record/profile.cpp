@@ -15,6 +15,7 @@
 
 #include "base/failure.h"
 #include "base/text.h"
+#include "machine/machine.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"
@@ -112,7 +113,7 @@ void append_profile(const std::string& path, const std::vector<ProfileRow>& rows
     const bool is_open = fd && fstat(fd.get(), &st) == 0;
     if (is_open && st.st_size == 0) text.insert(0, k_header);
     if (is_open && write_without_signal(fd.get(), text)) return;
-    static std::atomic<bool> s_has_warned{false};
+    static machine::Flag s_has_warned{false};
     const int error = errno;
     if (!s_has_warned.exchange(true)) say(Level::warn, "cannot record in '" + path + "': " + system_text(error));
 }

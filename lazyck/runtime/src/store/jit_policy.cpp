@@ -13,7 +13,7 @@ namespace lazyck::rt {
 
 namespace {
 
-std::atomic<bool> g_is_ready{false};
+machine::Flag g_is_ready{false};
 
 }  // namespace
 

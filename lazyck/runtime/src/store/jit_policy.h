@@ -2,8 +2,7 @@
 // whether this library's warm-up is over (lazyck_ready).
 #pragma once
 
-#include <atomic>
-
+#include "machine/machine.h"
 #include "platform/config.h"
 
 namespace lazyck::rt {
@@ -31,7 +30,7 @@ class JitPolicy {
 
  private:
     const Jit m_jit;
-    std::atomic<bool> m_is_forbidden;
+    machine::Flag m_is_forbidden;
 };
 
 }  // namespace lazyck::rt

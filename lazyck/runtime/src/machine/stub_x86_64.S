@@ -7,7 +7,7 @@
 // On entry, (%rsp) holds the number of the slot, or behind those of the slots the number of a
 // wrapper (see kernels.h); 8(%rsp) holds the caller's return address. CFI describes the frame in
 // full, so a C++ exception that the resolver throws reaches the caller's handlers.
-#include "lazyck_abi.h"
+#include "machine/assembler.h"
 
 // The mask selects SSE, AVX, MPX bounds, AVX-512 (3 bits) and the APX registers. It leaves out x87
 // (bit 0), which holds no arguments, and AMX tiles, which are scratch.
@@ -20,14 +20,7 @@
 // microseconds.
 #define COMPACT_SIZE (LEGACY_AND_HEADER + 256 + 64 + 64 + 512 + 1024 + 128)
 
-    .section .text.lazyck_trampoline,"ax",@progbits
-    .globl lazyck_trampoline
-    .hidden lazyck_trampoline
-    .hidden lazyck_resolve
-    .type lazyck_trampoline,@function
-    .p2align 4
-lazyck_trampoline:
-    .cfi_startproc
+function lazyck_trampoline
     .cfi_def_cfa_offset 16
     pushq %rbp
     .cfi_def_cfa_offset 24
@@ -146,18 +139,11 @@ lazyck_trampoline:
     popq %rbx
     movq %rax,lazyck_vector_state(%rip)
     jmp .Lknown
-    .cfi_endproc
-    .size lazyck_trampoline,.-lazyck_trampoline
+end_function lazyck_trampoline
 
 // lazyck_run_on(top, work, argument) calls work(argument) on another stack. The frame is found
 // through rbp, so that exceptions and stack traces pass from one stack to the other.
-    .section .text.lazyck_run_on,"ax",@progbits
-    .globl lazyck_run_on
-    .hidden lazyck_run_on
-    .type lazyck_run_on,@function
-    .p2align 4
-lazyck_run_on:
-    .cfi_startproc
+function lazyck_run_on
     endbr64
     pushq %rbp
     .cfi_def_cfa_offset 16
@@ -172,8 +158,7 @@ lazyck_run_on:
     .cfi_def_cfa %rsp,8
     .cfi_restore %rbp
     ret
-    .cfi_endproc
-    .size lazyck_run_on,.-lazyck_run_on
+end_function lazyck_run_on
 
     .section .bss.lazyck_vector_state,"aw",@nobits
     .p2align 3
@@ -181,9 +166,4 @@ lazyck_run_on:
 lazyck_vector_state:
     .zero 8
 
-    .section .note.gnu.property,"a",@note
-    .p2align 3
-    .long 4,16,5
-    .asciz "GNU"
-    .long 0xc0000002,4,3,0
-    .section .note.GNU-stack,"",@progbits
+    protected_by 0xc0000002

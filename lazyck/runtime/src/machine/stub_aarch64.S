@@ -12,7 +12,7 @@
 // On entry, w17 holds the number of the slot, or behind those of the slots the number of a wrapper
 // (see kernels.h); x30 holds the caller's return address. CFI describes the frame in full, so a C++
 // exception that the resolver throws reaches the caller's handlers.
-#include "lazyck_abi.h"
+#include "machine/assembler.h"
 
 #define FRAME 176
 #define VECTORS_SIZE (24 * 16)
@@ -22,12 +22,6 @@
 #define FIRST_PREDICATE (24 * 8)
 
     .arch armv8-a+sve
-    .section .text.lazyck_trampoline,"ax",@progbits
-    .globl lazyck_trampoline
-    .hidden lazyck_trampoline
-    .hidden lazyck_resolve
-    .type lazyck_trampoline,@function
-    .p2align 4
 
 // Sets x16 to 0 if the machine has no SVE, or if the kernel does not permit its use. The kernel
 // emulates the read of the system register (Linux 4.11), so no vector register changes, as could
@@ -58,8 +52,7 @@
     .endr
 .endm
 
-lazyck_trampoline:
-    .cfi_startproc
+function lazyck_trampoline
     hint #34                    // bti c: a veneer may branch here by x16
     hint #25                    // paciasp
     .cfi_negate_ra_state
@@ -100,18 +93,11 @@ lazyck_trampoline:
     hint #29                    // autiasp
     .cfi_negate_ra_state
     br x17                      // a branch by x16 or x17 may go to a `bti c`
-    .cfi_endproc
-    .size lazyck_trampoline, .-lazyck_trampoline
+end_function lazyck_trampoline
 
 // lazyck_run_on(top, work, argument) calls work(argument) on another stack. The frame is found
 // through x29, so that exceptions and stack traces pass from one stack to the other.
-    .section .text.lazyck_run_on,"ax",@progbits
-    .globl lazyck_run_on
-    .hidden lazyck_run_on
-    .type lazyck_run_on,@function
-    .p2align 4
-lazyck_run_on:
-    .cfi_startproc
+function lazyck_run_on
     hint #25                    // paciasp, a valid branch target as well
     .cfi_negate_ra_state
     stp x29, x30, [sp, #-16]!
@@ -132,13 +118,7 @@ lazyck_run_on:
     hint #29                    // autiasp
     .cfi_negate_ra_state
     ret
-    .cfi_endproc
-    .size lazyck_run_on, .-lazyck_run_on
+end_function lazyck_run_on
 
 // Declares that the code supports branch target identification and signed return addresses.
-    .section .note.gnu.property,"a",@note
-    .p2align 3
-    .long 4,16,5
-    .asciz "GNU"
-    .long 0xc0000000,4,3,0
-    .section .note.GNU-stack,"",@progbits
+    protected_by 0xc0000000

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <dlfcn.h>
+#include <sys/auxv.h>
+
+#include "machine/unread_calls.h"
+
+namespace lazyck::rt::machine {
+
+constexpr char k_name[] = "riscv64";
+
+LAZYCK_BARE inline long bare(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) {
+    register long a7 __asm__("a7") = number;
+    register long a0 __asm__("a0") = a;
+    register long a1 __asm__("a1") = b;
+    register long a2 __asm__("a2") = c;
+    register long a3 __asm__("a3") = d;
+    register long a4 __asm__("a4") = e;
+    __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2), "r"(a3), "r"(a4) : "memory");
+    return a0;
+}
+
+class FloatingPoint {
+ public:
+    FloatingPoint() { __asm__ volatile("fscsr %0, zero" : "=r"(m_control)); }
+    ~FloatingPoint() { __asm__ volatile("fscsr %0" : : "r"(m_control)); }
+
+ private:
+    std::uint64_t m_control = 0;  // the rounding, and the flags; there are no traps
+};
+
+inline std::uintptr_t argument(const std::uintptr_t* saved, std::uint32_t number) { return saved[number]; }
+
+// The loader passes a function that asks for extensions since glibc 2.40.
+inline void* call_resolver(void* code) {
+    const auto resolver = reinterpret_cast<void* (*)(unsigned long, void*, void*)>(code);
+    return resolver(getauxval(AT_HWCAP), dlsym(RTLD_DEFAULT, "__riscv_hwprobe"), nullptr);
+}
+
+}  // namespace lazyck::rt::machine
