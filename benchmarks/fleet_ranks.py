@@ -199,10 +199,10 @@ def time_request(o: Options) -> float:
         remote = Remote.from_environment({"LAZYCK_REMOTE": f"{url}|trusted"}, remembers=False)
         assert remote is not None
         entry = EntryName("0" * 32, ENTRY)
-        assert remote.find(remote.places[0], entry) is None
+        assert remote.find(remote.clients[0], entry) is None
         begin = time.process_time()
         for _ in range(count):
-            remote.find(remote.places[0], entry)
+            remote.find(remote.clients[0], entry)
         return (time.process_time() - begin) / count
 
 

@@ -26,8 +26,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from lazyck.errors import CompileError, LazyckError
     from lazyck.library.c_interface import Event, Progress, Stats
-    from lazyck.library.job import Prefetch
     from lazyck.library.library import Library
+    from lazyck.library.prefetch import Prefetch
     from lazyck.library.process import drain, forbid_jit, load, loaded, prefetch, ready, record
 
 __all__ = [

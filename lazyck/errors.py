@@ -71,7 +71,7 @@ class CommandError(BuildError):
 
 
 class LinkError(BuildError):
-    """The project's link has failed, as its linker has said. The build gets the linker's status."""
+    """The project's link has failed. The linker has printed why; the build gets its status."""
 
     def __init__(self, what: str, status: int, command_file: str) -> None:
         super().__init__(f"{what} ended with status {status}; the command, with lazyck's stubs in it: {command_file}")

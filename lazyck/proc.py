@@ -2,7 +2,7 @@
 errors.
 
 It also decides which program a name stands for. Only the absolute parts of PATH are searched:
-whoever can write to the working directory could put a program into a relative or empty one. A
+a user who can write to the working directory could put a program into a relative or empty one. A
 process that lazyck starts for itself gets a PATH with only those parts.
 
 The commands of the user and of the project's build must find what they would find without lazyck.
@@ -134,7 +134,7 @@ def passthrough(argv: Sequence[str], *, cwd: str | Path | None = None, env: Mapp
 
 
 def end_interrupted() -> NoReturn:
-    """End as Ctrl-C ends a program without a handler: whoever started this process reports it."""
+    """End by SIGINT, so that the parent process sees an interrupted child."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.raise_signal(signal.SIGINT)
     raise AssertionError("SIGINT is blocked")

@@ -47,7 +47,7 @@ def parse_age(text: str, what: str) -> int:
 
 def show_size(count: float) -> str:
     """Return a size in bytes as text such as `1.5 GB`, in powers of 1024 as `ls -h` counts. The
-    runtime's `size_text` (base/text.h) and `bytes` of report/page.js show sizes alike."""
+    runtime's `size_text` (base/text.h) and `bytes` of report/page.js follow this form."""
     unit = 0
     while count >= 999.5 and unit < 4:
         count /= 1024

@@ -24,9 +24,9 @@ def spans(library: Library, *, tracer_provider: Any = None) -> Iterator[None]:
 
     The attributes are `lazyck.library`, `.blob`, `.arch`, `.what` (where a load came from, what a
     wait was for), and `.peak_memory` and `.size`, both in bytes. A failure has the status ERROR
-    with the reason. Whatever has ended when the block ends has its span by then. This uses
-    `Library.on_event`: a library can have only one at a time, so blocks cannot be nested. Without a
-    `tracer_provider` the program's own is used.
+    with the reason. Each operation that has ended by the end of the block has its span then. This
+    uses `Library.on_event`: a library can have only one at a time, so blocks cannot be nested.
+    Without a `tracer_provider` the program's own is used.
 
     Raises `LazyckError` if `opentelemetry-api` is not installed, and as `Library.on_event` does.
     """

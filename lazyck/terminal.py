@@ -19,7 +19,7 @@ def is_quiet() -> bool:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Return whether `stream` shows colours, and nobody wants none (https://no-color.org)."""
+    """Return whether `stream` shows colours and the user allows them (https://no-color.org)."""
     env = environment()
     return stream.isatty() and not env.get("NO_COLOR") and env.get("TERM", "") not in ("", "dumb")
 

@@ -61,5 +61,5 @@ def _write(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
-    except (OSError, ValueError):  # stderr is closed, or its reader is gone: nobody waits for lines
+    except (OSError, ValueError):  # stderr is closed, or its reader is gone
         pass

@@ -22,8 +22,8 @@ from typing import Any
 import click
 
 from lazyck.cli import cli
-from lazyck.postbuild.reasons import Kind
-from lazyck.runtime.objects import SOURCES
+from lazyck.postbuild.reasons import ReasonKind
+from lazyck.runtime.builder import SOURCES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- generated: (.*) -->$", re.MULTILINE)
@@ -134,7 +134,7 @@ def expand(markdown: str) -> str:
         if match[1] == "c interface":
             return render_header((SOURCES / "lazyck.h").read_text())
         if match[1] == "eager reasons":
-            rows = [f"| `{kind.name}` | {_plain(kind.says)} | {_plain(kind.advice)} |" for kind in Kind]
+            rows = [f"| `{kind.name}` | {_plain(kind.says)} | {_plain(kind.advice)} |" for kind in ReasonKind]
             return "\n".join(["| kind | the source | what to change |", "|---|---|---|", *rows])
         raise ValueError(f"nothing is known to generate for: {match[0]}")
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from lazyck.machines import MACHINES
 from lazyck.runtime import shipped
-from lazyck.runtime.objects import OBJECTS, objects_for_wheels
+from lazyck.runtime.builder import OBJECTS, objects_for_wheels
 from lazyck.toolchains.base import machine_for
 from lazyck.units import program as units
 

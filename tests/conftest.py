@@ -12,7 +12,7 @@ from support.buildgrid_server import BuildGrid, buildgrid_home
 from support.command_server import CommandServer
 
 from lazyck.files import private_directory
-from lazyck.runtime.objects import build_tool
+from lazyck.runtime.builder import build_tool
 from lazyck.settings.environment import tools_dir
 
 

@@ -10,7 +10,7 @@ from support import HERE, REPOSITORY
 
 from lazyck.formats.c_header import render_header
 from lazyck.machines import MACHINES
-from lazyck.runtime.objects import SOURCES
+from lazyck.runtime.builder import SOURCES
 
 PLACE = SOURCES / "machine"
 PACKAGE = REPOSITORY / "lazyck"

@@ -16,7 +16,7 @@ from lazyck.errors import UsageError
 from lazyck.formats.c_header import render_header
 from lazyck.prebuild.reapi.action import compile_seconds
 from lazyck.quantities import parse_age, parse_size, seconds_of, show_seconds, show_size, size_of
-from lazyck.runtime.objects import SOURCES
+from lazyck.runtime.builder import SOURCES
 from lazyck.settings.environment import seconds
 from lazyck.settings.variables import BY_NAME
 

@@ -17,7 +17,7 @@ from lazyck.check.ahead import present
 from lazyck.postbuild.eager import HostUnits, Program
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.group import writing_to
-from lazyck.postbuild.store import Store
+from lazyck.postbuild.probe_cache import ProbeCache
 from lazyck.toolchains import by_name
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.options import join
@@ -72,7 +72,7 @@ def cost_of(blob: CompileCommand, work: Path, environment: Mapping[str, str]) ->
         of_host = [step for step in steps if _is_of_host(step[0])]
         taken = []
         for turn in range(_TURNS):
-            units = HostUnits(Store(work / f"store{turn}"), program, environment)
+            units = HostUnits(ProbeCache(work / f"store{turn}"), program, environment)
             before = cpu_of_children()
             if units.make(blob, work / "unit.o") is None:
                 sys.exit(f"{blob.source} has no host unit: {units.refused.get(blob)}")

@@ -32,7 +32,7 @@ from sources import REPOSITORY, check, cpu_of_children, events, fetch, lazyck, s
 
 from lazyck.check.ahead import present  # noqa: E402
 from lazyck.postbuild import state  # noqa: E402
-from lazyck.postbuild.link.words import load_ahead  # noqa: E402
+from lazyck.postbuild.link.arguments import load_ahead  # noqa: E402
 from lazyck.postbuild.probe.group import writing_to  # noqa: E402
 from lazyck.toolchains import by_name  # noqa: E402
 

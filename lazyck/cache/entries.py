@@ -10,7 +10,7 @@ from pathlib import Path
 from lazyck import abi, terminal
 from lazyck.directory import Directory, find_root, read_leaves
 from lazyck.errors import LazyckError, UsageError
-from lazyck.formats.layout import ENTRY, SEEN, Place, is_of_entry, split_leaf
+from lazyck.formats.layout import ENTRY, SEEN, EntryPath, is_of_entry, split_leaf
 from lazyck.quantities import counted, show_seconds, show_size
 from lazyck.settings.environment import cache_dir
 from lazyck.visible import visible
@@ -30,7 +30,7 @@ class CacheEntry:
     in bytes."""
 
     path: Path
-    at: Place
+    at: EntryPath
     size: int
     made: float
     used: float
@@ -69,7 +69,7 @@ def cache_to_read(env: Mapping[str, str]) -> tuple[Path, bool]:
 
 
 @dataclass(frozen=True)
-class Holdings:
+class CacheContents:
     """The contents of a cache.
 
     `preambles` are the sizes of precompiled preambles. `used_bytes` is the disk space that the
@@ -91,7 +91,7 @@ def read_entries(cache: Path, blob: str = "") -> Iterator[CacheEntry]:
         yield from _entries_in(leaf, _statuses(leaf, blob), blob)
 
 
-def read_holdings(cache: Path) -> Holdings:
+def read_holdings(cache: Path) -> CacheContents:
     """Return everything that a cache holds. Raises `RefusedError` for a refused root."""
     found: list[CacheEntry] = []
     with find_root(cache) or contextlib.nullcontext() as root:
@@ -101,7 +101,7 @@ def read_holdings(cache: Path) -> Holdings:
         statuses = _statuses(leaf)
         blocks += sum(info.st_blocks for info in statuses.values())
         found += _entries_in(leaf, statuses)
-    return Holdings(found, preambles, blocks * 512 + sum(preambles))
+    return CacheContents(found, preambles, blocks * 512 + sum(preambles))
 
 
 def _statuses(leaf: Directory, blob: str = "") -> dict[str, os.stat_result]:
@@ -113,7 +113,7 @@ def _statuses(leaf: Directory, blob: str = "") -> dict[str, os.stat_result]:
 
 def _entries_in(leaf: Directory, statuses: Mapping[str, os.stat_result], blob: str = "") -> Iterator[CacheEntry]:
     for name, info in statuses.items():
-        at = Place.of(leaf.path / name)
+        at = EntryPath.of(leaf.path / name)
         if not at.is_entry or not at.build or blob not in ("", at.blob) or not stat.S_ISREG(info.st_mode):
             continue
         seen = statuses.get(name.removesuffix(ENTRY) + SEEN, info)

@@ -13,9 +13,9 @@ from lazyck import abi, proc
 from lazyck.cache.entries import CacheEntry
 from lazyck.directory import RefusedError, opened_in
 from lazyck.formats import trailer
-from lazyck.formats.layout import Place, log_of, root_of, split_build
+from lazyck.formats.layout import EntryPath, log_of, root_of, split_build
 from lazyck.formats.manifest import Manifest, Recipe
-from lazyck.prebuild.entries import Entry, rt_words
+from lazyck.prebuild.blob_entries import BlobEntry, rt_words
 from lazyck.quantities import show_seconds
 from lazyck.visible import visible
 
@@ -32,7 +32,7 @@ _STANDS_FOR = {
 _PLACEHOLDERS = re.compile("(" + "|".join(map(re.escape, _STANDS_FOR)) + ")")
 
 
-def explain(manifest: Manifest, entry: Entry, others: Iterable[CacheEntry], extra_key: str, now: float) -> str:
+def explain(manifest: Manifest, entry: BlobEntry, others: Iterable[CacheEntry], extra_key: str, now: float) -> str:
     """Explain one entry to people. `others` are entries of its blob. `extra_key` is the value of
     LAZYCK_EXTRA_CACHE_KEY."""
     head = f"{visible(entry.name)} for {visible(entry.shown_arch)}"
@@ -69,7 +69,7 @@ def _text_of(path: Path) -> str:
 
 
 def problem_of(path: Path, machine: str) -> str:
-    """Return why an entry is in its place but is not used, as far as can be told from outside."""
+    """Return why an existing entry is not used, if that can be seen from outside."""
     try:
         with opened_in(root_of(path), path) as f:
             head = f.read(_HEAD_SIZE)
@@ -89,10 +89,10 @@ def problem_of(path: Path, machine: str) -> str:
     )
 
 
-def differences(manifest: Manifest, entry: Entry, other: CacheEntry, extra_key: str) -> list[str]:
+def differences(manifest: Manifest, entry: BlobEntry, other: CacheEntry, extra_key: str) -> list[str]:
     """Return the ingredients in which the key of `other` differs from that of `entry`, with what is
     wanted and what the other has."""
-    wanted, theirs = Place.of(entry.path), other.at
+    wanted, theirs = EntryPath.of(entry.path), other.at
     toolchain, salt = split_build(wanted.build) if extra_key else (wanted.build, "")
     # The name of a toolchain may end like the hash of an extra key.
     their_toolchain, their_salt = (toolchain, "") if theirs.build == toolchain else split_build(theirs.build)
@@ -113,7 +113,7 @@ def _unlike(ingredient: str, wanted: str, found: str) -> str:
     return f"{ingredient}: wanted {visible(wanted) or 'none'}, it has {visible(found) or 'none'}"
 
 
-def _digest_difference(manifest: Manifest, entry: Entry, other: CacheEntry) -> str:
+def _digest_difference(manifest: Manifest, entry: BlobEntry, other: CacheEntry) -> str:
     blob = next(b for b in manifest.blobs if b.name == entry.name)
     command = read_command(log_of(other.path))
     if command is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lazyck.cache.transfer import open_remote
 from lazyck.directory import RefusedError, opened_in
-from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.blob_entries import BlobEntry
 from lazyck.remote import EntryName
 from lazyck.remote.provenance import Provenance
 from lazyck.visible import visible
@@ -15,15 +15,15 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class Origin:
-    """An entry of the local cache, and who made it. If nobody who is trusted says that, `problem`
-    tells why."""
+    """An entry of the local cache, and who made it. `problem` is why no trusted key vouches for
+    it."""
 
-    entry: Entry
+    entry: BlobEntry
     provenance: Provenance | None = None
     problem: str = ""
 
 
-def find(env: Mapping[str, str], found: Sequence[Entry]) -> list[Origin]:
+def find(env: Mapping[str, str], found: Sequence[BlobEntry]) -> list[Origin]:
     """Return who made the entries that the cache has. Raises `LazyckError` if there is no
     remote."""
     skipped: list[str] = []
@@ -45,7 +45,6 @@ def find(env: Mapping[str, str], found: Sequence[Entry]) -> list[Origin]:
 
 
 def render(origins: Sequence[Origin]) -> str:
-    """Return the origins for people."""
     lines = []
     for o in origins:
         head = f"{visible(o.entry.name)} ({visible(o.entry.shown_arch)})"
@@ -60,7 +59,6 @@ def render(origins: Sequence[Origin]) -> str:
 
 
 def to_json(origins: Sequence[Origin]) -> list[dict[str, object]]:
-    """Return the origins for programs."""
     return [
         {"blob": o.entry.name, "arch": o.entry.shown_arch, "path": str(o.entry.path),
          "signer": o.provenance.signer if o.provenance else "",

@@ -14,11 +14,11 @@ from lazyck.formats import trailer
 from lazyck.formats.manifest import Recipe
 from lazyck.postbuild.objects.elf import ElfImage
 from lazyck.prebuild import output, plan
+from lazyck.prebuild.blob_entries import BlobEntry, all_entries, local_compiler
 from lazyck.prebuild.blob_names import Selection, part_of
-from lazyck.prebuild.entries import Entry, all_entries, local_compiler
 from lazyck.prebuild.listing import by_kernel
 from lazyck.prebuild.progress import reporter
-from lazyck.prebuild.run import Local, Request
+from lazyck.prebuild.run import LocalRun, PrebuildRequest
 from lazyck.quantities import counted
 from lazyck.visible import visible
 
@@ -26,16 +26,18 @@ PROVED, DIFFERS, IMPOSSIBLE = "proved", "differs", "impossible"
 
 
 @dataclass(frozen=True)
-class Proof:
+class RebuildResult:
     """What compiling an entry again showed. `why` says what differs, or why it cannot be compiled;
     it is empty if the entry is proved."""
 
-    entry: Entry
+    entry: BlobEntry
     state: str
     why: str = ""
 
 
-def prove(rt: Path, library: Path, chosen: Selection, archs: str, env: Mapping[str, str], parallel: int) -> list[Proof]:
+def prove(
+    rt: Path, library: Path, chosen: Selection, archs: str, env: Mapping[str, str], parallel: int
+) -> list[RebuildResult]:
     """Compile again what the caches that `env` names have of the chosen blobs. The compiles run
     without remotes, other caches and a launcher, which could have the results. Raises
     `LazyckError`."""
@@ -47,24 +49,24 @@ def prove(rt: Path, library: Path, chosen: Selection, archs: str, env: Mapping[s
     cached = [e for e in all_entries(rt, library, chosen, archs, env) if e.cached]
     recipes = {b.name: chosen.manifest.recipes[b.recipe] for b in chosen.blobs}
     hindrances = {r: hindrance(r, env) for r in dict.fromkeys(recipes[e.name] for e in cached)}
-    proofs = {e.path: Proof(e, IMPOSSIBLE, why) for e in cached if (why := hindrances[recipes[e.name]])}
+    proofs = {e.path: RebuildResult(e, IMPOSSIBLE, why) for e in cached if (why := hindrances[recipes[e.name]])}
     jobs = tuple(plan.Job(e, None) for e in cached if e.path not in proofs)
     with tempfile.TemporaryDirectory(prefix="lazyck-rebuild-") as made:
         own = {k: v for k, v in env.items() if k not in (abi.ENV_REMOTE, abi.ENV_LAUNCHER)}
         own = output.environment_of(Path(made), own) | {abi.ENV_TEXT_KEYS: "0", abi.ENV_PREAMBLES: "0"}
-        request = Request(library, chosen.manifest, plan.Plan(tuple(cached), jobs), own, reporter(len(jobs)))
-        done = Local(rt, request, parallel, again=True).build()
+        request = PrebuildRequest(library, chosen.manifest, plan.Plan(tuple(cached), jobs), own, reporter(len(jobs)))
+        done = LocalRun(rt, request, parallel, again=True).build()
         if done.is_interrupted:
             raise KeyboardInterrupt
         failed = {f.job.entry.path: f"it does not compile: {f.error}" for f in done.failures}
         for job in jobs:
             e = job.entry
             if e.path in failed:
-                proofs[e.path] = Proof(e, IMPOSSIBLE, failed[e.path])
+                proofs[e.path] = RebuildResult(e, IMPOSSIBLE, failed[e.path])
                 continue
             with opened_in(e.root, e.path) as there, opened_in(Path(made), Path(made) / e.relative) as here:
                 why = first_difference(there.read(), here.read())
-            proofs[e.path] = Proof(e, DIFFERS if why else PROVED, why)
+            proofs[e.path] = RebuildResult(e, DIFFERS if why else PROVED, why)
     return [proofs[e.path] for e in cached]
 
 
@@ -108,7 +110,7 @@ def first_difference(there: bytes, here: bytes) -> str:
     return f"the section {changed[0]} ({what}){others}"
 
 
-def render(proofs: Sequence[Proof]) -> str:
+def render(proofs: Sequence[RebuildResult]) -> str:
     """Return a line for each entry that is not proved, and counts."""
     words = {DIFFERS: "differs in", IMPOSSIBLE: "cannot be compiled again:"}
     lines = [
@@ -123,8 +125,7 @@ def render(proofs: Sequence[Proof]) -> str:
     return "\n".join([*lines, ", ".join(parts)])
 
 
-def to_json(proofs: Iterable[Proof]) -> list[dict[str, str]]:
-    """Return the proofs for programs."""
+def to_json(proofs: Iterable[RebuildResult]) -> list[dict[str, str]]:
     return [
         {"blob": p.entry.name, "arch": p.entry.shown_arch, "path": str(p.entry.path), "state": p.state, "why": p.why}
         for p in proofs

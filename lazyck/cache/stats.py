@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lazyck import abi
-from lazyck.cache.entries import Holdings
+from lazyck.cache.entries import CacheContents
 from lazyck.history.costs import Costs
 from lazyck.history.events import Event
 from lazyck.quantities import counted, show_seconds, show_size
@@ -31,7 +31,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Stats:
+class CacheStats:
     """Sums over a cache. `shares` are the sums by library and arch, spelled as in file names.
 
     `used_bytes` is what the runtime compares with the limit `max_bytes`, which is 0 if there is
@@ -49,12 +49,12 @@ class Stats:
 
 
 def add_up(
-    holdings: Holdings,
+    holdings: CacheContents,
     max_bytes: int,
     events: Sequence[Event],
     known: Costs,
     zeroed: float = 0.0,
-) -> Stats:
+) -> CacheStats:
     """Return the sums. Events that had ended when the counters were `zeroed` do not count.
 
     A hit saves what the last compile of the blob took, according to the history, else according to
@@ -68,7 +68,7 @@ def add_up(
     happened: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in counting:
         happened[event.library, abi.archs_in_name(event.arch)].append(event)
-    return Stats(
+    return CacheStats(
         total=_sums([entry.size for entry in holdings.entries], counting, took),
         shares=tuple((*key, _sums(sizes[key], happened[key], took)) for key in sorted({*sizes, *happened})),
         preambles=len(holdings.preambles),
@@ -98,8 +98,7 @@ def _sums(sizes: Sequence[int], events: Sequence[Event], took: Costs) -> Sums:
     )
 
 
-def render(stats: Stats, now: float) -> str:
-    """Return the sums for people."""
+def render(stats: CacheStats, now: float) -> str:
     total = stats.total
     lines = [f"entries   {total.entries}, {show_size(total.bytes)}"]
     for library, arch, s in stats.shares:
@@ -127,8 +126,7 @@ def render(stats: Stats, now: float) -> str:
     ])  # fmt: skip
 
 
-def to_json(stats: Stats) -> dict[str, object]:
-    """Return the sums for programs."""
+def to_json(stats: CacheStats) -> dict[str, object]:
     raw = asdict(stats)
     shares = [{"library": library, "arch": arch, **asdict(sums)} for library, arch, sums in stats.shares]
     return {**raw.pop("total"), **raw, "shares": shares}
@@ -150,7 +148,7 @@ METRICS = {
 }
 
 
-def render_metrics(stats: Stats, cache: Path) -> str:
+def render_metrics(stats: CacheStats, cache: Path) -> str:
     """Return all metrics, each with HELP and TYPE, in the text format of Prometheus, for the
     textfile collector of its node_exporter.
 

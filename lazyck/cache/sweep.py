@@ -12,11 +12,11 @@ from typing import Any
 
 from lazyck import abi, proc
 from lazyck.errors import CommandError, LazyckError
-from lazyck.formats.layout import Place
+from lazyck.formats.layout import EntryPath
 from lazyck.postbuild.objects.elf import read_shared
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.prebuild import blob_names
-from lazyck.prebuild.entries import all_entries, listed, tool
+from lazyck.prebuild.blob_entries import all_entries, listed, tool
 from lazyck.quantities import counted, show_size
 from lazyck.visible import visible
 
@@ -59,7 +59,7 @@ def expected_symbols(libraries: Iterable[Path], env: Mapping[str, str]) -> Expec
         manifest = read_manifest(library)
         symbols = {b.name: b.symbols for b in manifest.blobs}
         for e in all_entries(tool(env), library, blob_names.select(manifest, [], True), "", env):
-            wanted[Place.of(e.path).library, e.path.name] = library, symbols[e.name]
+            wanted[EntryPath.of(e.path).library, e.path.name] = library, symbols[e.name]
     return wanted
 
 
@@ -68,7 +68,7 @@ def check_symbols(found: Mapping[str, str], wanted: Expected) -> dict[str, str]:
     which a library expects."""
 
     def problem_of(path: str) -> str:
-        place = Place.of(Path(path))
+        place = EntryPath.of(Path(path))
         library, symbols = wanted.get((place.library, place.name), (None, ()))
         try:
             missing = [s for s in symbols if s not in read_shared(path).defined]

@@ -1,4 +1,4 @@
-"""What pushing and pulling entries have in common: which entries, which remote, several transfers
+"""Shared parts of pushing and pulling entries: which entries, which remote, several transfers
 at a time, progress and a summary."""
 
 import contextlib
@@ -22,7 +22,7 @@ from lazyck.errors import FormatError, LazyckError, UsageError
 from lazyck.formats.manifest import Manifest
 from lazyck.history.profile import Profile
 from lazyck.prebuild import blob_names
-from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.blob_entries import BlobEntry
 from lazyck.quantities import counted, show_seconds, show_size
 from lazyck.remote import EntryName, Listener, Remote
 from lazyck.terminal import is_quiet
@@ -41,15 +41,13 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Item:
-    """An entry, and its path in the local cache."""
-
+class TransferItem:
     entry: EntryName
     path: Path
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TransferOutcome:
     """The result of transfers. `done` names the entries that were transferred.
 
     `there` counts entries that existed already, `absent` those that are in no remote, and `left`
@@ -67,7 +65,6 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether everything that could be transferred was."""
         return not (self.refused or self.failed or self.left)
 
 
@@ -79,12 +76,11 @@ def select_blobs(manifest: Manifest, patterns: Sequence[str], profiles: Sequence
     return blob_names.select(manifest, [*given, *patterns], not patterns and not profiles)
 
 
-def items_of(found: Sequence[Entry]) -> list[Item]:
-    """Return the entries of a library's blobs."""
-    return [Item(EntryName(e.key, e.place), e.path) for e in found]
+def items_of(found: Sequence[BlobEntry]) -> list[TransferItem]:
+    return [TransferItem(EntryName(e.key, e.place), e.path) for e in found]
 
 
-def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile]) -> list[Item]:
+def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile]) -> list[TransferItem]:
     """Return the entries of the cache, of any library, whose blobs fit. Raises `LazyckError` for a
     pattern that fits none."""
     wanted = {(library, u.blob) for p in profiles for u in p.uses for library in (u.library, abi.PROGRAMS)}
@@ -95,7 +91,7 @@ def local_items(cache: Path, patterns: Sequence[str], profiles: Sequence[Profile
         unused -= set(fits)
         if fits or {(e.at.library, e.at.blob), ("", e.at.blob)} & wanted or not (patterns or profiles):
             with contextlib.suppress(FormatError, OSError):  # a damaged entry: `cache verify` reports it
-                items.append(Item(EntryName.of_file(cache, e.path), e.path))
+                items.append(TransferItem(EntryName.of_file(cache, e.path), e.path))
     if unused:
         problem = f"{cache} has no entry for a blob {sorted(unused)[0]!r}"
         raise LazyckError(problem, "`lazyck cache list` prints the names")
@@ -109,18 +105,21 @@ def open_remote(env: Mapping[str, str], skipped: Callable[[str], None]) -> Remot
     remote = Remote.from_environment(env, None, Listener(skipped=skipped), remembers=False)
     if remote is None:
         raise UsageError("no remote cache is set", f"set {abi.ENV_REMOTE} (`lazyck help remote`)")
-    for place in remote.places:
-        place.open()
+    for client in remote.clients:
+        client.open()
     return remote
 
 
 def run(
-    items: Sequence[Item], work: Callable[[Item], Outcome], jobs: int, reporter: "Reporter | None" = None
-) -> list[Outcome]:
+    items: Sequence[TransferItem],
+    work: Callable[[TransferItem], TransferOutcome],
+    jobs: int,
+    reporter: "TransferReporter | None" = None,
+) -> list[TransferOutcome]:
     """Do the work on each item, `jobs` at a time. After an interruption, work that has begun is
     finished. Work that is fast needs no reporter."""
-    outcomes: list[Outcome] = []
-    ended: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
+    outcomes: list[TransferOutcome] = []
+    ended: queue.SimpleQueue[Future[TransferOutcome]] = queue.SimpleQueue()
     with ThreadPoolExecutor(jobs) as pool:
         try:
             for item in items:
@@ -138,14 +137,13 @@ def run(
     return outcomes
 
 
-def add_up(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the sum of several outcomes."""
-    columns = zip(*(vars(o).values() for o in (Outcome(), *outcomes)), strict=True)
+def add_up(outcomes: Iterable[TransferOutcome]) -> TransferOutcome:
+    columns = zip(*(vars(o).values() for o in (TransferOutcome(), *outcomes)), strict=True)
     sums: list[Any] = [tuple(chain(*c)) if isinstance(c[0], tuple) else sum(c) for c in columns]
-    return Outcome(*sums)
+    return TransferOutcome(*sums)
 
 
-class Reporter:
+class TransferReporter:
     """Shows the progress of transfers on stderr: a bar at the foot of a terminal, or lines for a
     log, one every few seconds at most. At the end it shows the messages `skipped`."""
 
@@ -159,7 +157,7 @@ class Reporter:
             form = "{desc}: {n_fmt}/{total_fmt} |{bar}|{postfix}"
             self._bar = tqdm(total=total, file=sys.stderr, desc="lazyck", leave=False, bar_format=form)
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: TransferOutcome) -> None:
         """Count one more transfer that has ended."""
         self._count += 1
         self._bytes += outcome.bytes
@@ -178,14 +176,13 @@ class Reporter:
         tqdm.write(f"lazyck: {line}", file=sys.stderr)
 
     def close(self) -> None:
-        """End the display."""
         if self._bar is not None:
             self._bar.close()
         for text in self._skipped:
             self.note(text)
 
 
-def render(verb: str, outcome: Outcome, seconds: float, dry_run: bool) -> str:
+def render(verb: str, outcome: TransferOutcome, seconds: float, dry_run: bool) -> str:
     """Return the outcome for people, in a line. Refused and failed entries have been reported
     before."""
     parts = [f"{counted(len(outcome.done), 'entry', 'entries')} ({show_size(outcome.bytes)})"]
@@ -202,7 +199,6 @@ def render(verb: str, outcome: Outcome, seconds: float, dry_run: bool) -> str:
     return "\n".join([*(visible(name) for name in outcome.done), text]) if dry_run else text
 
 
-def to_json(verb: str, outcome: Outcome) -> dict[str, object]:
-    """Return the outcome for programs."""
+def to_json(verb: str, outcome: TransferOutcome) -> dict[str, object]:
     raw = asdict(outcome)
     return {verb: raw.pop("done"), **raw}

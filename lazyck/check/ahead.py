@@ -15,7 +15,7 @@ from lazyck import proc
 from lazyck.errors import CommandError
 from lazyck.postbuild import state
 from lazyck.postbuild.link import relink
-from lazyck.postbuild.link.words import FOLDER, load_ahead
+from lazyck.postbuild.link.arguments import FOLDER, load_ahead
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.group import compile_one, writing_to
 from lazyck.toolchains import by_name
@@ -33,7 +33,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Unit:
+class BlobCompile:
     """One blob of the link, and the place of its object."""
 
     blob: CompileCommand
@@ -45,9 +45,9 @@ class Compiled:
     """The result of compiling: units with an object, units that do not compile (with the failure),
     and units that the sample leaves out."""
 
-    units: tuple[Unit, ...]
-    failed: tuple[tuple[Unit, CommandError], ...]
-    left_out: tuple[Unit, ...]
+    units: tuple[BlobCompile, ...]
+    failed: tuple[tuple[BlobCompile, CommandError], ...]
+    left_out: tuple[BlobCompile, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -83,15 +83,15 @@ class AheadOfTime:
         self.folder = directory / FOLDER
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
-        direct = [Unit(blob, self.folder / f"{n}.o") for n, blob in enumerate(self.project.records)]
+        direct = [BlobCompile(blob, self.folder / f"{n}.o") for n, blob in enumerate(self.project.records)]
         self._archives = [self._read_archive(n, name) for n, name in enumerate(self.project.archives)]
-        self.units = (*direct, *(m for members in self._archives for m in members if isinstance(m, Unit)))
+        self.units = (*direct, *(m for members in self._archives for m in members if isinstance(m, BlobCompile)))
 
-    def _read_archive(self, number: int, copy: str) -> list[Unit | Path]:
+    def _read_archive(self, number: int, copy: str) -> list[BlobCompile | Path]:
         """Return what is in an archive that is made anew: the units of its blobs, and files, which
         are written, with its other code."""
         path = self.directory / "objects" / copy
-        members: list[Unit | Path] = []
+        members: list[BlobCompile | Path] = []
         for i, (name, content) in enumerate(elf.members(path)):
             records = elf.records_in(content, f"{path}({name})")
             at, base = self.folder / f"archive{number}" / str(i), Path(name).name or "x.o"
@@ -99,7 +99,7 @@ class AheadOfTime:
                 members.append(at / "own" / base)
                 (at / "own").mkdir(parents=True)
                 (at / "own" / base).write_bytes(content)
-            members += [Unit(blob, at / str(k) / base) for k, blob in enumerate(records)]
+            members += [BlobCompile(blob, at / str(k) / base) for k, blob in enumerate(records)]
         return members
 
     def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
@@ -153,8 +153,8 @@ class AheadOfTime:
         relink.relink(replace(self.state, words=tuple(words)), self.directory, [], cwd, self.env)
         return self.folder / self.state.file_name
 
-    def _make_archive(self, number: int, members: Sequence[Unit | Path], have: set[str]) -> None:
-        objects = [(m, str(m.object if isinstance(m, Unit) else m)) for m in members]
+    def _make_archive(self, number: int, members: Sequence[BlobCompile | Path], have: set[str]) -> None:
+        objects = [(m, str(m.object if isinstance(m, BlobCompile) else m)) for m in members]
         files = [path for m, path in objects if isinstance(m, Path) or path in have]
         target = self.folder / f"{number}.a"
         target.unlink(missing_ok=True)

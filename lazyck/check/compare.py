@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lazyck import abi
-from lazyck.check.objects import BlobObject, Defined
+from lazyck.check.blob_objects import BlobObject, Defined
 from lazyck.check.offered import Offered
 from lazyck.postbuild.cxx.mangled import is_private
 from lazyck.postbuild.objects.elf import Symbol
 
-# What can differ, each with a phrase that describes each symbol or entry to somebody who knows
-# nothing of lazyck's internals. These make a check fail.
+# What can differ, each with a phrase that users read. These make a check fail.
 FAILING = {
     "lost": "exported ahead of time, but missing in the lazy library: programs that use it neither link nor load",
     "internal": "exported ahead of time, but internal to the lazy library: programs that use it do not load",
@@ -85,7 +84,6 @@ class Difference:
 
     @property
     def fails(self) -> bool:
-        """Whether a check that finds this difference fails."""
         return self.kind in FAILING
 
     @property
@@ -98,7 +96,7 @@ class Difference:
 class Lazy:
     """The lazy library: what it offers, and which of its symbols are stubs. `binds_own` says
     whether its blobs are linked so that they prefer their own definitions (`-Bsymbolic`). `kept`
-    are libraries that it needs for the sake of blobs. It is a program unless it is `shared`."""
+    are libraries that only its blobs need. It is a program unless it is `shared`."""
 
     offered: Offered
     stubs: frozenset[str]
@@ -250,7 +248,7 @@ def _aliases(ahead: Offered, lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterato
         for s in blob.symbols:
             # the place of an IFUNC is that of its resolver
             if s.type == "FUNC" and s.size and s.name in ahead.exported and s.name in places:
-                # nobody can take the address of a constructor, so that its variants count as one
+                # a constructor has no address in C++, so its variants count as one
                 groups[s.place].setdefault(_VARIANT.sub(r"\1", s.name), s.name)
         for names in groups.values():
             if len({places[name] for name in names.values()}) > 1:

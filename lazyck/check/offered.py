@@ -1,4 +1,4 @@
-"""Reads what a linked library offers to whoever loads it: dynamic symbols with their versions, and
+"""Reads what a linked library exports and needs: dynamic symbols with their versions, and
 the dynamic section."""
 
 import os
@@ -54,7 +54,6 @@ class Offered:
 
     @cached_property
     def exported(self) -> dict[str, list[str]]:
-        """The versions of each exported name."""
         found: dict[str, list[str]] = defaultdict(list)
         for key, e in self.exports.items():
             found[e.name].append(key.removeprefix(e.name) or "none")

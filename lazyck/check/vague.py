@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from lazyck import abi
-from lazyck.check.ahead import Unit
-from lazyck.check.objects import BlobObject
+from lazyck.check.ahead import BlobCompile
+from lazyck.check.blob_objects import BlobObject
 from lazyck.errors import ToolchainError
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.group import compile_one
@@ -26,7 +26,7 @@ _TABLE = re.compile(r"_ZT[VISTC]")  # vtable, typeinfo, its name, VTT, construct
 _IR_NAME = re.compile(r'@(?:"([^"]+)"|([\w.$-]+))')
 
 
-def vague_names(unit: Unit, blob: BlobObject, wanted: frozenset[str], env: Mapping[str, str]) -> frozenset[str]:
+def vague_names(unit: BlobCompile, blob: BlobObject, wanted: frozenset[str], env: Mapping[str, str]) -> frozenset[str]:
     """Return those of the symbols `wanted` in `blob`, the object of `unit`, that every file which
     uses them defines anew. The set is empty if the compiler does not tell."""
     merged = frozenset(s.name for s in blob.symbols if s.is_merged and s.name in wanted)

@@ -63,7 +63,7 @@ function(lazyck_library target)
   # In a unity build a blob would not be compiled by itself.
   set_property(SOURCE ${blobs} TARGET_DIRECTORY "${target}" PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   # The library is linked again when the settings or lazyck change.
-  set_property(TARGET "${target}" APPEND PROPERTY LINK_DEPENDS "${directory}/settings.json" "${directory}/stamp")
+  set_property(TARGET "${target}" APPEND PROPERTY LINK_DEPENDS "${directory}/options.json" "${directory}/stamp")
   if(arg_INSTALL_DIR)
     lazyck__warn_of_precompiled_headers("${target}" "${blobs}")
     lazyck__install("${target}" "${arg_INSTALL_DIR}" "${arg_COMPONENT}")

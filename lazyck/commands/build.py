@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from lazyck import abi, toolchains
-from lazyck.commands.options import ANY, DIRECTORY, QUIET, THERE, jobs_option
+from lazyck.commands.shared_options import ANY, DIRECTORY, QUIET, THERE, jobs_option
 from lazyck.errors import UsageError
 from lazyck.interceptor import project_build
-from lazyck.postbuild.build_options import BuildSettings, load_settings
+from lazyck.postbuild.build_options import BuildOptions, load_options
 from lazyck.postbuild.link.quick import quick
 from lazyck.postbuild.reasons import advise
 from lazyck.settings.environment import environment, parallel_compiles
@@ -153,7 +153,7 @@ def full_command(
 
         checked = checking.parse_sample(check_sample)
     blobs = blobs or ("*/blob/*",)
-    settings = BuildSettings(
+    options = BuildOptions(
         tmp_dir=str((tmp_dir or Path(".lazyck-build")).absolute()),
         install_dir=str(install_dir.absolute()) if install_dir else "",
         name=name or abi.DEFAULT_CACHE_NAME,
@@ -168,7 +168,7 @@ def full_command(
         tuple(filter(None, kernels)) if kernels else None,
         toolchain,
         gpu_archs,
-        settings,
+        options,
         compile_commands.absolute() if compile_commands else None,
         require_lazy if require_lazy is not None else env.get("CI", "").lower() not in ("", "0", "false"),
     )
@@ -182,11 +182,11 @@ def full_command(
         for library in outcome.libraries:
             click.echo(f"{library.library}:\n{advise(library.eager)}", err=True)
     if outcome.status == 0 and outcome.libraries and checked is not None:
-        from lazyck.check.library import Request
+        from lazyck.check.library_check import CheckRequest
 
         outputs = tuple(library.output for library in outcome.libraries)
-        asked = Request(checked, settings.jobs, keeps=verbose)
-        if not checking.run(settings.tmp, outputs, asked, env, as_json=False):
+        asked = CheckRequest(checked, options.jobs, keeps=verbose)
+        if not checking.run(options.tmp, outputs, asked, env, as_json=False):
             sys.exit(1)
     sys.exit(outcome.status)
 
@@ -201,7 +201,7 @@ def quick_command(tmp_dir: Path, install_dir: Path | None, verbose: bool) -> Non
 
     LAZYCK_RUNTIME_SRC names another copy of the runtime's sources.
     """
-    load_settings(tmp_dir.absolute())
+    load_options(tmp_dir.absolute())
 
     def say(line: str) -> None:
         if verbose:

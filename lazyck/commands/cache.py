@@ -13,15 +13,15 @@ from lazyck import abi, terminal
 from lazyck.cache import entries, explain, rebuild, stats, sweep
 from lazyck.cache.transfer import select_blobs
 from lazyck.commands import share
-from lazyck.commands.options import ANY, JSON, QUIET, archs_option, files_option, jobs_option
+from lazyck.commands.shared_options import ANY, JSON, QUIET, archs_option, files_option, jobs_option
 from lazyck.errors import UsageError
-from lazyck.formats.layout import ENTRY, Place
+from lazyck.formats.layout import ENTRY, EntryPath
 from lazyck.history import events as history
 from lazyck.history.costs import read_costs
 from lazyck.history.profile import read_profile
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.prebuild import blob_names
-from lazyck.prebuild.entries import all_entries, tool
+from lazyck.prebuild.blob_entries import all_entries, tool
 from lazyck.quantities import counted, parse_age, parse_size, show_size
 from lazyck.settings.environment import environment, parallel_compiles
 from lazyck.terminal import is_quiet
@@ -190,7 +190,7 @@ def verify_command(
 
 def prove_all(
     libraries: Sequence[Path], blobs: Sequence[str], profiles: Sequence[Path], gpu_archs: str, jobs: int | None
-) -> list[rebuild.Proof]:
+) -> list[rebuild.RebuildResult]:
     """Compile the entries of these libraries again, and return what that proved of each."""
     if not libraries:
         raise UsageError("--rebuild needs a library", "add --manifest LIBRARY")
@@ -240,7 +240,7 @@ def explain_command(library: Path, blob: str, gpu_archs: str) -> None:
     rt = tool(env)
     packs = explain.installed_packs(rt, library, env)
     for entry in all_entries(rt, library, chosen, gpu_archs, env):
-        same = list(entries.read_entries(entry.root, Place.of(entry.path).blob))
+        same = list(entries.read_entries(entry.root, EntryPath.of(entry.path).blob))
         click.echo(explain.explain(manifest, entry, same, env.get(abi.ENV_EXTRA_CACHE_KEY, ""), now))
         for pack in packs:
             click.echo(explain.render_pack(pack, entry.path))

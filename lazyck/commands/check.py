@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from lazyck.check.ahead import Sample
-from lazyck.check.library import Request, check_library, directories
-from lazyck.check.report import render, to_json
-from lazyck.commands.options import ANY, JSON, QUIET, jobs_option
+from lazyck.check.library_check import CheckRequest, check_library, directories
+from lazyck.check.presentation import render, to_json
+from lazyck.commands.shared_options import ANY, JSON, QUIET, jobs_option
 from lazyck.errors import UsageError
-from lazyck.postbuild.build_options import load_settings
+from lazyck.postbuild.build_options import load_options
 from lazyck.settings.environment import environment, parallel_compiles
 from lazyck.terminal import is_quiet, say
 
@@ -30,7 +30,7 @@ def parse_sample(text: str) -> Sample:
     return Sample(seconds=float(amount * (60 if unit == "m" else 1))) if unit else Sample(blobs=amount)
 
 
-def run(tmp: Path, wanted: tuple[str, ...], request: Request, env: Mapping[str, str], *, as_json: bool) -> bool:
+def run(tmp: Path, wanted: tuple[str, ...], request: CheckRequest, env: Mapping[str, str], *, as_json: bool) -> bool:
     """Check libraries of `tmp` and print the result. Returns whether all are the same as ahead of
     time. Raises `LazyckError`."""
     found = [check_library(directory, request, env, say) for directory in directories(tmp, wanted)]
@@ -61,6 +61,6 @@ def command(
     linked by the project's own link. The exit status is 1 if something differs.
     """
     tmp, env = tmp_dir.absolute(), environment()
-    load_settings(tmp)
-    request = Request(parse_sample(sample), parallel_compiles(env, jobs), keeps=verbose)
+    load_options(tmp)
+    request = CheckRequest(parse_sample(sample), parallel_compiles(env, jobs), keeps=verbose)
     sys.exit(0 if run(tmp, libraries, request, env, as_json=as_json) else 1)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from lazyck.commands.options import DIRECTORY, THERE
+from lazyck.commands.shared_options import DIRECTORY, THERE
 from lazyck.errors import UsageError
 from lazyck.interceptor import project_build
-from lazyck.postbuild.build_options import BuildSettings
+from lazyck.postbuild.build_options import BuildOptions
 from lazyck.settings.environment import environment, parallel_compiles
 from lazyck.toolchains import ALL
 
@@ -33,7 +33,7 @@ def command(
 ) -> None:
     """Make the launcher by which one target of a CMake project is compiled and linked lazily."""
     env = environment()
-    settings = BuildSettings(
+    options = BuildOptions(
         tmp_dir=str(tmp_dir.absolute()),
         jobs=parallel_compiles(env),
         beside=True,
@@ -45,4 +45,4 @@ def command(
     if relative := next((s for s in sources if not os.path.isabs(s)), None):
         raise UsageError(f"{sources_from}: {relative}: not an absolute path", "call lazyck_library from CMake instead")
     programs = programs_dir.absolute()
-    project_build.prepare_target(settings, toolchain, gpu_archs, sources, programs, {**env, **named})
+    project_build.prepare_target(options, toolchain, gpu_archs, sources, programs, {**env, **named})

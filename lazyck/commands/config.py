@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from lazyck import abi
-from lazyck.commands.options import JSON
+from lazyck.commands.shared_options import JSON
 from lazyck.errors import LazyckError, UsageError
 from lazyck.remote.tiers import parse_tiers
 from lazyck.settings.environment import cache_dir, own_environment

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from lazyck import __version__, abi, proc
-from lazyck.commands.options import JSON
+from lazyck.commands.shared_options import JSON
 from lazyck.directory import stranger_of
 from lazyck.errors import LazyckError, ToolchainError, UsageError
 from lazyck.interceptor.shims import c_compiler
@@ -20,7 +20,7 @@ from lazyck.quantities import show_size
 from lazyck.settings.environment import cache_dir, environment, tools_dir
 from lazyck.toolchains import ALL, HOST, Found, Toolchain
 from lazyck.toolchains.base import compiler_identity
-from lazyck.toolchains.check import Check, State, install_line
+from lazyck.toolchains.requirement import Requirement, RequirementState, install_line
 
 _LEAST_FREE = 512 << 20  # bytes
 
@@ -36,27 +36,27 @@ class Health:
     identity: str
     archs: tuple[str, ...]
     gpus: tuple[str, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Requirement, ...]
 
     @property
     def usable(self) -> bool:
         """Whether blobs can be compiled with this toolchain."""
-        return self.found and all(c.state is not State.MISSING for c in self.checks)
+        return self.found and all(c.state is not RequirementState.MISSING for c in self.checks)
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """All toolchains, and what lazyck itself needs."""
 
     toolchains: tuple[Health, ...]
-    own: tuple[Check, ...]
+    own: tuple[Requirement, ...]
 
     @property
     def healthy(self) -> bool:
         """Whether a library can be built. That takes the host toolchain, which compiles the
         runtime, and what lazyck itself needs."""
         host = next(t for t in self.toolchains if t.name == HOST.name)
-        return host.usable and all(c.state is not State.MISSING for c in self.own)
+        return host.usable and all(c.state is not RequirementState.MISSING for c in self.own)
 
 
 @click.command("doctor")
@@ -72,10 +72,10 @@ def command(as_json: bool) -> None:
     sys.exit(0 if found.healthy else 1)
 
 
-def examine(env: Mapping[str, str]) -> Report:
+def examine(env: Mapping[str, str]) -> DoctorReport:
     """Examine all toolchains and what lazyck needs. Never raises if something is missing."""
     own = (c_compiler_check(env), unpacking_check(env), *directories(env))
-    return Report(tuple(examine_toolchain(t, env) for t in ALL), own)
+    return DoctorReport(tuple(examine_toolchain(t, env) for t in ALL), own)
 
 
 def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
@@ -85,7 +85,7 @@ def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
         found = toolchain.find(env)
         checks = toolchain.checks(found, env)
     except LazyckError as e:  # a variable has a bad value, or a compiler does not run
-        checks = [Check("compiler", State.MISSING, e.message, e.hint)]
+        checks = [Requirement("compiler", RequirementState.MISSING, e.message, e.hint)]
     if found is None:
         return Health(toolchain.name, False, "", (), "", (), (), tuple(checks))
     try:
@@ -96,58 +96,60 @@ def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
     return Health(toolchain.name, True, found.home, found.compiler, identity, archs, gpus, tuple(checks))
 
 
-def c_compiler_check(env: Mapping[str, str]) -> Check:
+def c_compiler_check(env: Mapping[str, str]) -> Requirement:
     """Check the compiler that builds the shims."""
     try:
-        return Check("C compiler", State.OK, " ".join(c_compiler(env)))
+        return Requirement("C compiler", RequirementState.OK, " ".join(c_compiler(env)))
     except LazyckError as e:
-        return Check("C compiler", State.MISSING, e.message, e.hint)
+        return Requirement("C compiler", RequirementState.MISSING, e.message, e.hint)
 
 
-def unpacking_check(env: Mapping[str, str]) -> Check:
+def unpacking_check(env: Mapping[str, str]) -> Requirement:
     """Check the programs by which the runtime, not a build, unpacks a deployed bundle."""
     missing = [name for name in ("tar", "gzip") if not proc.find_program(name, env)]
     if not missing:
-        return Check("unpacking", State.OK, "tar, gzip")
+        return Requirement("unpacking", RequirementState.OK, "tar, gzip")
     words = " ".join(missing)
     lines = {m: f"{m} install {words}" for m in ("apt", "dnf", "zypper")}
     lines |= {"pacman": f"pacman -S {words}", "apk": f"apk add {words}"}
     detail = f"no {' and no '.join(missing)}: what the cache lacks cannot be compiled from a deployed bundle"
-    return Check("unpacking", State.NOTE, detail, install_line(lines))
+    return Requirement("unpacking", RequirementState.NOTE, detail, install_line(lines))
 
 
-def directories(env: Mapping[str, str]) -> list[Check]:
+def directories(env: Mapping[str, str]) -> list[Requirement]:
     """Check the cache, and the directory of the tools that lazyck compiles for itself."""
     try:
         cache = cache_dir(env)
     except UsageError as e:
-        return [Check("cache directory", State.MISSING, e.message, e.hint)]
+        return [Requirement("cache directory", RequirementState.MISSING, e.message, e.hint)]
     if cache is None:
         hint = f"set {abi.ENV_CACHE_DIR} (or HOME)"
-        return [Check("cache directory", State.MISSING, "no variable says where it is", hint)]
+        return [Requirement("cache directory", RequirementState.MISSING, "no variable says where it is", hint)]
     return [_directory("cache directory", cache, is_trusted=True), _directory("tools directory", tools_dir(env))]
 
 
-def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Check:
+def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Requirement:
     """Check whether files can be created there, and for a cache that other users cannot do so."""
     hint = f"repair it, or name another with {abi.ENV_CACHE_DIR}" if is_trusted else "set XDG_CACHE_HOME to another"
     place = path
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent
     if is_trusted and place == path and path.is_symlink():
-        return Check(name, State.MISSING, f"{path} is a symbolic link: it is refused", hint)
+        return Requirement(name, RequirementState.MISSING, f"{path} is a symbolic link: it is refused", hint)
     if not place.is_dir():
-        return Check(name, State.MISSING, f"{place} is not a directory", hint)
+        return Requirement(name, RequirementState.MISSING, f"{place} is not a directory", hint)
     if not os.access(place, os.W_OK | os.X_OK):
-        return Check(name, State.MISSING, f"{path}: {place} cannot be written", hint)
+        return Requirement(name, RequirementState.MISSING, f"{path}: {place} cannot be written", hint)
     if is_trusted and place == path and stranger_of(path.stat()):
-        return Check(name, State.MISSING, f"{path} belongs to, or can be written by, others: it is refused", hint)
+        return Requirement(
+            name, RequirementState.MISSING, f"{path} belongs to, or can be written by, others: it is refused", hint
+        )
     free = shutil.disk_usage(place).free
     shown = f"{path} ({show_size(free)} free)"
-    return Check(name, State.OK if free >= _LEAST_FREE else State.NOTE, shown)
+    return Requirement(name, RequirementState.OK if free >= _LEAST_FREE else RequirementState.NOTE, shown)
 
 
-def to_json(report: Report) -> dict[str, object]:
+def to_json(report: DoctorReport) -> dict[str, object]:
     """Return the report as `--json` prints it."""
     return {
         "version": __version__,
@@ -158,8 +160,7 @@ def to_json(report: Report) -> dict[str, object]:
     }
 
 
-def render_text(report: Report) -> str:
-    """Return the report for people."""
+def render_text(report: DoctorReport) -> str:
     lines = [f"lazyck {__version__} on {platform.machine()}"]
     for t in report.toolchains:
         lines += ["", f"{t.name}: {'usable' if t.usable else 'not usable' if t.found else 'not found'}"]
@@ -171,6 +172,8 @@ def render_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _lines(check: Check) -> list[str]:
+def _lines(check: Requirement) -> list[str]:
     lines = [f"  {check.state.value:<8}{check.name}{': ' if check.detail else ''}{check.detail}"]
-    return lines + ([f"          → {check.install}"] if check.install and check.state is not State.OK else [])
+    return lines + (
+        [f"          → {check.install}"] if check.install and check.state is not RequirementState.OK else []
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from lazyck.commands.options import ANY
+from lazyck.commands.shared_options import ANY
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.postbuild.reasons import advise
 from lazyck.report.inspect import blobs_named, eager_of, files_of, render_blobs, render_eager, render_summary, to_json

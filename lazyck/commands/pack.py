@@ -8,19 +8,19 @@ from pathlib import Path
 
 import click
 
-from lazyck.commands.options import ANY, DIRECTORY, FILE, QUIET, jobs_option
 from lazyck.commands.prebuild import Named, blob_options, finish, read_known_costs, told
+from lazyck.commands.shared_options import ANY, DIRECTORY, FILE, QUIET, jobs_option
 from lazyck.errors import UsageError
 from lazyck.formats.tarball import EPOCH, EPOCH_VARIABLE
-from lazyck.pack.base import Base, read_base
-from lazyck.pack.contents import Pack, make_packs
+from lazyck.pack.base_wheel import BaseWheel, read_base
+from lazyck.pack.packed_files import Pack, make_packs
 from lazyck.pack.tar import name_for, suffix_of, write_tar
 from lazyck.pack.wheel import write_wheels
 from lazyck.prebuild import blob_names
+from lazyck.prebuild.blob_entries import BlobEntry, all_entries, tool
 from lazyck.prebuild.blob_names import Selection
-from lazyck.prebuild.entries import Entry, all_entries, tool
 from lazyck.prebuild.plan import make_plan
-from lazyck.prebuild.run import Local, Request
+from lazyck.prebuild.run import LocalRun, PrebuildRequest
 from lazyck.quantities import parse_size, show_size
 from lazyck.settings.environment import environment, number, parallel_compiles
 from lazyck.terminal import is_quiet
@@ -101,13 +101,13 @@ def command(
                 tell(made, part, base.names)
 
 
-def select_in(base: Base, named: Named) -> list[tuple[Path, Selection]]:
+def select_in(base: BaseWheel, named: Named) -> list[tuple[Path, Selection]]:
     """Return the libraries of the wheel in which the user named blobs, with these. Raises
     `UnknownBlobs` for names that match no blob of any library."""
     stdin = sys.stdin.read() if "-" in named.blob_list else ""
     found, known, given = [], set(), set()
     for library in base.libraries:
-        index = blob_names.Names(library.manifest)
+        index = blob_names.BlobNames(library.manifest)
         lists = (blob_names.read_list(f, io.StringIO(stdin), library.manifest.library) for f in named.blob_list)
         names_here = [*named.blobs, *(name for listed in lists for name in listed)]
         here = [name for name in names_here if index.knows(name)]
@@ -125,7 +125,7 @@ def select_in(base: Base, named: Named) -> list[tuple[Path, Selection]]:
 
 def gather(
     libraries: Iterable[tuple[Path, Selection]], gpu_archs: str, jobs: int | None, env: Mapping[str, str]
-) -> list[Entry]:
+) -> list[BlobEntry]:
     """Return the entries of the selected blobs. Those that are not cached are compiled, `jobs` at a
     time, unless that is None."""
     rt = tool(env)
@@ -141,11 +141,16 @@ def gather(
 
 
 def compile_missing(
-    rt: Path, file: Path, chosen: Selection, found: list[Entry], jobs: int, env: Mapping[str, str]
+    rt: Path, file: Path, chosen: Selection, found: list[BlobEntry], jobs: int, env: Mapping[str, str]
 ) -> None:
     """Compile those of the entries found that are not cached. Raises `BuildError` if one fails."""
     plan = make_plan(found, read_known_costs(found, env))
-    finish(told(plan, lambda reporter: Local(rt, Request(file, chosen.manifest, plan, env, reporter), jobs).build()))
+    finish(
+        told(
+            plan,
+            lambda reporter: LocalRun(rt, PrebuildRequest(file, chosen.manifest, plan, env, reporter), jobs).build(),
+        )
+    )
 
 
 def tell(made: Path, pack: Pack, libraries: Sequence[str]) -> None:

@@ -12,16 +12,16 @@ from typing import Any
 import click
 
 from lazyck import abi
-from lazyck.commands.options import ANY, DIRECTORY, QUIET, F, archs_option, jobs_option, together
+from lazyck.commands.shared_options import ANY, DIRECTORY, QUIET, F, archs_option, jobs_option, together
 from lazyck.errors import BuildError, UsageError
 from lazyck.formats.manifest import Manifest
 from lazyck.history.costs import Costs, read_costs, write_shipped
 from lazyck.postbuild.cxx.demangle import all_readable
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.prebuild import blob_names, forecast, listing, output, plan, progress
-from lazyck.prebuild.entries import Entry, all_entries, clean_blobs, tool
+from lazyck.prebuild.blob_entries import BlobEntry, all_entries, clean_blobs, tool
 from lazyck.prebuild.preambles import make_preambles
-from lazyck.prebuild.run import Local, Request, build_on
+from lazyck.prebuild.run import LocalRun, PrebuildRequest, build_on
 from lazyck.quantities import counted, parse_size
 from lazyck.settings.environment import cache_dir, environment, parallel_compiles
 from lazyck.terminal import say
@@ -53,7 +53,7 @@ class Named:
             given += blob_names.read_list(name, sys.stdin, manifest.library)
         return blob_names.select(manifest, given, self.every, kernels=kernels)
 
-    def entries(self, rt: Path, chosen: blob_names.Selection, env: Mapping[str, str]) -> list[Entry]:
+    def entries(self, rt: Path, chosen: blob_names.Selection, env: Mapping[str, str]) -> list[BlobEntry]:
         """Return the entries of these blobs of the library."""
         return all_entries(rt, self.manifest_file, chosen, self.gpu_archs, env)
 
@@ -178,12 +178,12 @@ def build_command(
         env = output.environment_of(directory, env) if directory else env
         rt = tool(env)
 
-        def compiled(planned: plan.Plan) -> plan.Outcome:
-            def work(reporter: progress.Reporter) -> plan.Outcome:
-                request = Request(library, chosen.manifest, planned, env, reporter, keep_going)
+        def compiled(planned: plan.Plan) -> plan.PlanOutcome:
+            def work(reporter: progress.ProgressReporter) -> plan.PlanOutcome:
+                request = PrebuildRequest(library, chosen.manifest, planned, env, reporter, keep_going)
                 if executor:
                     return build_on(executor, request, named_by="--executor", jobs=jobs)
-                return Local(rt, request, parallel, verbose=verbose).build()
+                return LocalRun(rt, request, parallel, verbose=verbose).build()
 
             return told(planned, work)
 
@@ -238,7 +238,7 @@ def shipped_costs(manifest_file: Path, manifest: Manifest) -> Path:
     )
 
 
-def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:
+def read_known_costs(found: list[BlobEntry], env: Mapping[str, str]) -> Costs:
     """Return what the compiles took before, according to the cache that is filled and the user's
     own."""
     caches = dict.fromkeys(e.root for e in found)
@@ -248,18 +248,18 @@ def read_known_costs(found: list[Entry], env: Mapping[str, str]) -> Costs:
     return read_costs(caches, {e.cost_key[0] for e in found})
 
 
-def told(planned: plan.Plan, work: Callable[[progress.Reporter], plan.Outcome]) -> plan.Outcome:
+def told(planned: plan.Plan, work: Callable[[progress.ProgressReporter], plan.PlanOutcome]) -> plan.PlanOutcome:
     """Carry out the plan by `work`, with progress on stderr, and say what came of it."""
     total = counted(planned.total, "entry is", "entries are")
     say(f"{planned.cached} of {total} cached already, {len(planned.jobs)} to compile")
     if not planned.jobs:
-        return plan.Outcome(planned, 0, (), 0.0)
+        return plan.PlanOutcome(planned, 0, (), 0.0)
     outcome = work(progress.reporter(len(planned.jobs)))
     say(plan.render_outcome(outcome))
     return outcome
 
 
-def finish(outcome: plan.Outcome) -> None:
+def finish(outcome: plan.PlanOutcome) -> None:
     """Raise `BuildError` that lists the failures, or `KeyboardInterrupt` if the work was
     interrupted."""
     if outcome.failures:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from lazyck.commands.options import ANY, FILE, JSON, files_option
+from lazyck.commands.shared_options import ANY, FILE, JSON, files_option
 from lazyck.errors import LazyckError, UsageError
 from lazyck.files import write_atomic
 from lazyck.history import coverage, profile
 from lazyck.postbuild.objects.embedded import read_manifest
-from lazyck.prebuild.blob_names import Names
+from lazyck.prebuild.blob_names import BlobNames
 from lazyck.quantities import counted
 from lazyck.terminal import warn
 from lazyck.visible import visible
@@ -126,7 +126,7 @@ def coverage_command(files: tuple[Path, ...], as_json: bool) -> None:
 )
 def prune_command(files: tuple[Path, ...], manifests: tuple[Path, ...], output: Path | None) -> None:
     """Drop blobs that LIB no longer has, and say how many. Lines of other libraries stay."""
-    known = {m.library: Names(m) for m in map(read_manifest, manifests)}
+    known = {m.library: BlobNames(m) for m in map(read_manifest, manifests)}
 
     def is_known(use: profile.Use) -> bool:
         if not use.library:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from lazyck.commands.options import DIRECTORY, FILE, files_option
+from lazyck.commands.shared_options import DIRECTORY, FILE, files_option
 from lazyck.files import write_atomic
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.report.gather import gather

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from lazyck.cache import entries, exchange, provenance, transfer
-from lazyck.cache.transfer import Outcome, Share, items_of, local_items, select_blobs
-from lazyck.commands.options import ANY, JSON, QUIET, archs_option, files_option, together
+from lazyck.cache import entries, provenance, push_pull, transfer
+from lazyck.cache.transfer import Share, TransferOutcome, items_of, local_items, select_blobs
+from lazyck.commands.shared_options import ANY, JSON, QUIET, archs_option, files_option, together
 from lazyck.history.profile import Profile, read_profile
 from lazyck.postbuild.objects.embedded import read_manifest
-from lazyck.prebuild.entries import Entry, all_entries, tool
+from lazyck.prebuild.blob_entries import BlobEntry, all_entries, tool
 from lazyck.remote.sign import make_key, read_signer
 from lazyck.settings.environment import environment
 from lazyck.terminal import is_quiet
@@ -103,7 +103,7 @@ COMMANDS = (push_command, pull_command, sync_command, provenance_command, keygen
 
 def _entries_of(
     library: Path, blobs: Sequence[str], profiles: Sequence[Profile], gpu_archs: str, env: Mapping[str, str]
-) -> list[Entry]:
+) -> list[BlobEntry]:
     chosen = select_blobs(read_manifest(library), blobs, profiles)
     return all_entries(tool(env), library, chosen, gpu_archs, env)
 
@@ -116,16 +116,16 @@ def _exchange(verbs: Sequence[str], library: Path | None, blobs: Sequence[str], 
     share = Share(env, how["jobs"], how["dry_run"])
     profiles = [read_profile(path) for path in how["profiles"]]
     began = time.monotonic()
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, TransferOutcome] = {}
     for verb in verbs:
         if library is None:
             cache, _ = entries.cache_to_read(env)
-            outcomes[verb] = exchange.push(share, local_items(cache, blobs, profiles), cache)
+            outcomes[verb] = push_pull.push(share, local_items(cache, blobs, profiles), cache)
             continue
         found = _entries_of(library, blobs, profiles, how["gpu_archs"], env)
         # The runtime has just verified the entries that the cache has.
         cached = items_of([e for e in found if e.cached])
-        outcomes[verb] = exchange.pull(share, found) if verb == "pulled" else exchange.push(share, cached, None)
+        outcomes[verb] = push_pull.pull(share, found) if verb == "pulled" else push_pull.push(share, cached, None)
     seconds = time.monotonic() - began
     if as_json:
         rows = {verb.removesuffix("ed"): transfer.to_json(verb, o) for verb, o in outcomes.items()}

@@ -20,7 +20,7 @@ _SALTED = re.compile(rf"(?P<toolchain>.*)-(?P<salt>[0-9a-f]{{{abi.SALT_DIGITS}}}
 
 
 @dataclass(frozen=True)
-class Place:
+class EntryPath:
     """Where a file of a cache lies below `v1`: the names of the library's directory, of the one in
     that (the leaf), and of the file. The properties take apart the names of an entry or its log."""
 
@@ -29,18 +29,15 @@ class Place:
     name: str
 
     @classmethod
-    def of(cls, path: Path) -> "Place":
-        """Return the place that a path ends in."""
+    def of(cls, path: Path) -> "EntryPath":
         return cls(path.parents[1].name, path.parent.name, path.name)
 
     @property
     def is_entry(self) -> bool:
-        """Whether the file has the name of an entry."""
         return self._is_stem_and(ENTRY)
 
     @property
     def is_log(self) -> bool:
-        """Whether the file has the name of an entry's log."""
         return self._is_stem_and(LOG)
 
     def _is_stem_and(self, end: str) -> bool:
@@ -58,7 +55,6 @@ class Place:
 
     @property
     def blob(self) -> str:
-        """The blob."""
         return self.name.rpartition("-")[0]
 
     @property
@@ -68,12 +64,10 @@ class Place:
 
     @property
     def digest(self) -> str:
-        """The first digits of the blob's digest."""
         return self.name.rpartition("-")[2].partition(".")[0]
 
 
 def split_leaf(leaf: str) -> tuple[str, str]:
-    """Return the archs and the build in the name of a leaf."""
     archs, _, build = leaf.partition("-")
     return archs, build
 
@@ -86,7 +80,6 @@ def split_build(build: str) -> tuple[str, str]:
 
 
 def root_of(path: Path) -> Path:
-    """Return the root of the cache that has the entry or log `path`."""
     return path.parents[abi.DEPTH_OF_ENTRIES - 1]
 
 

@@ -76,7 +76,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Units:
+class UnitRecipes:
     """How the parts of a blob are compiled: a `digest` that tells them from the parts that other
     compilers make, and the indices of the recipes for its host unit and for its device code."""
 
@@ -98,7 +98,7 @@ class BlobRecord:
     digest: str
     symbols: tuple[str, ...]
     kernel: str = ""
-    units: Units | None = None
+    units: UnitRecipes | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -201,7 +201,7 @@ def encode(manifest: Manifest) -> bytes:
     tables: dict[str, list[int]] = {"blobs": [], "symbols": [], "recipes": [], "lists": pool.words}
     first = 0
     for i, b in enumerate(manifest.blobs):
-        units = b.units or Units("", 0, 0)
+        units = b.units or UnitRecipes("", 0, 0)
         parts = {"units": units.digest, "host_recipe": units.host, "device_recipe": units.device}
         own = {**vars(b), "first_symbol": first, "symbol_count": len(b.symbols), **parts}
         tables["blobs"] += pool.row(abi.MANIFEST_BLOB, own)
@@ -231,8 +231,7 @@ def decode(data: bytes, where: str) -> Manifest:
 
 
 def decode_root(data: bytes, where: str) -> str:
-    """Decode only the bundle's place, which costs the same for any number of blobs. Raises as
-    `decode` does."""
+    """Decode only the bundle's place, in constant time. Raises as `decode` does."""
     return _decode_by(_decode_root, data, where)
 
 
@@ -312,7 +311,7 @@ def _decode(data: bytes, header: Mapping[str, int]) -> Manifest:
             raise ValueError(f"blob {i} has symbols that the manifest lacks")
         if max(recipe, host, device) >= recipe_count:
             raise ValueError(f"blob {i} names recipe {max(recipe, host, device)} of {recipe_count}")
-        made = Units(units, host, device) if units else None
+        made = UnitRecipes(units, host, device) if units else None
         symbols = tuple(map(text, names[first:end]))
         blobs.append(BlobRecord(name, source, recipe, digest, symbols, kernel, made))
     own = {name: readers[kind](header[name]) for name, kind in abi.MANIFEST_HEADER.items() if kind != "u32"}

@@ -23,7 +23,7 @@ _MORE_RUNS = "record more runs, each with a LAZYCK_RECORD file of its own, and g
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """A recorded run. It counts as `weight` runs where shares are counted."""
 
     name: str
@@ -31,12 +31,12 @@ class Run:
     weight: Fraction = Fraction(1)
 
 
-def runs_of(profiles: Sequence[Profile], weights: Sequence[Fraction] = ()) -> list[Run]:
+def runs_of(profiles: Sequence[Profile], weights: Sequence[Fraction] = ()) -> list[RecordedRun]:
     """Return the runs in `profiles`: each of several profiles is one, and a single profile has one
     per process. Raises `FormatError` if lines of a single profile do not say their process."""
     if len(profiles) > 1:
         each = weights or [Fraction(1)] * len(profiles)
-        return [Run(p.where, tuple(p.uses), weight) for p, weight in zip(profiles, each, strict=True)]
+        return [RecordedRun(p.where, tuple(p.uses), weight) for p, weight in zip(profiles, each, strict=True)]
     found: dict[str, list[Use]] = {}
     for p in profiles:
         for use in p.uses:
@@ -44,10 +44,10 @@ def runs_of(profiles: Sequence[Profile], weights: Sequence[Fraction] = ()) -> li
                 why = f"a line of {visible(use.blob)} does not say which process used it"
                 raise FormatError(f"{p.where}: {why}, so the file cannot be split into runs", _EACH_RUN)
             found.setdefault(use.process, []).append(use)
-    return [Run(process, tuple(uses)) for process, uses in found.items()]
+    return [RecordedRun(process, tuple(uses)) for process, uses in found.items()]
 
 
-def runs_to_compare(profiles: Sequence[Profile]) -> list[Run]:
+def runs_to_compare(profiles: Sequence[Profile]) -> list[RecordedRun]:
     """Return the runs, as `runs_of` does. Raises `LazyckError` too if there are fewer than two."""
     runs = runs_of(profiles)
     if len(runs) < 2:
@@ -59,7 +59,7 @@ def runs_to_compare(profiles: Sequence[Profile]) -> list[Run]:
 class _Users:
     """Knows which of the runs used a blob. A name in a plain list is that blob in any library."""
 
-    def __init__(self, runs: Iterable[Run]) -> None:
+    def __init__(self, runs: Iterable[RecordedRun]) -> None:
         self._of: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
         for i, run in enumerate(runs):
             for use in run.uses:
@@ -83,7 +83,7 @@ class Novelty:
 
     @property
     def seconds(self) -> float:
-        """The seconds of compiles, as far as they were recorded."""
+        """The recorded seconds of compiles."""
         return round(sum(u.seconds for u in self.uses), 1)
 
     @property
@@ -101,7 +101,6 @@ class Coverage:
 
     @property
     def covered(self) -> int:
-        """The number of runs all of whose blobs other runs had used."""
         return self.runs - len(self.news)
 
     @property
@@ -110,7 +109,7 @@ class Coverage:
         return wilson(len(self.news), self.runs)
 
 
-def measure(runs: Sequence[Run]) -> Coverage:
+def measure(runs: Sequence[RecordedRun]) -> Coverage:
     """Leave each of at least two runs out in turn and find what the others did not use."""
     users = _Users(runs)
     news = []
@@ -138,7 +137,6 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 
 
 def render(found: Coverage) -> str:
-    """Return the coverage for people."""
     low, high = map(_percent, found.interval)
     return "\n".join(
         (
@@ -211,7 +209,7 @@ def to_json(found: Coverage) -> dict[str, object]:
 # -- what many runs used ---------------------------------------------------------------------------
 
 
-def common(runs: Sequence[Run], share: Fraction) -> list[Use]:
+def common(runs: Sequence[RecordedRun], share: Fraction) -> list[Use]:
     """Merge the uses of `runs` and return those of blobs that at least `share` of the runs used."""
     users = _Users(runs)
     needed = share * sum(run.weight for run in runs)

@@ -44,7 +44,6 @@ class Use:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The key that identifies a line of a merged profile."""
         return (self.library, self.blob, self.archs)
 
 
@@ -209,7 +208,6 @@ def prune(profile: Profile, is_known: Callable[[Use], bool]) -> tuple[bytes, int
 
 
 def render_table(uses: Sequence[Use]) -> str:
-    """Return the uses for people: a table and its totals."""
     rows = [("order", "calls", "compile", "memory", "ranks", "blob", "archs", "library")]
     for u in uses:
         seconds = show_seconds(u.seconds) if u.seconds else "-"
@@ -247,6 +245,5 @@ def totals(uses: Sequence[Use]) -> dict[str, Any]:
 
 
 def to_json(uses: Sequence[Use]) -> dict[str, object]:
-    """Return the uses for programs."""
     rows = [{name: value for name, value in vars(u).items() if name not in ("process", "kernel")} for u in uses]
     return {"blobs": rows, "totals": totals(uses)}

@@ -21,7 +21,7 @@ NAME = "compile_commands.json"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandObject:
     """Describe one compile: its working directory (absolute), its words, and its source as written
     there. `output` is empty if the file does not state it separately.
     """
@@ -49,7 +49,7 @@ def export(records: Path, target: Path) -> int:
     merged = {entry.output or entry: entry for entry in kept}
     for record in decode_records(made, str(records)):
         if isinstance(record, CompileCommand):
-            entry = Entry(record.call.cwd, record.call.argv, record.source, record.output)
+            entry = CommandObject(record.call.cwd, record.call.argv, record.source, record.output)
             merged.pop(entry.output or entry, None)
             merged[entry.output or entry] = entry
     items = ({k: v for k, v in vars(entry).items() if v or k != "output"} for entry in merged.values())
@@ -58,7 +58,7 @@ def export(records: Path, target: Path) -> int:
     return len(merged)
 
 
-def load(path: Path) -> list[Entry]:
+def load(path: Path) -> list[CommandObject]:
     """Return the entries of a compile_commands.json. Raises `FormatError` for anything else."""
     hint = "give the file that CMake (CMAKE_EXPORT_COMPILE_COMMANDS=ON), ninja (-t compdb) or bear writes"
     try:
@@ -78,7 +78,7 @@ def load(path: Path) -> list[Entry]:
     return found
 
 
-def _entry(item: Any, base: str) -> Entry:
+def _entry(item: Any, base: str) -> CommandObject:
     if not isinstance(item, dict):
         raise TypeError("not an object")
     words = item["arguments"] if "arguments" in item else shlex.split(_text(item, "command"))
@@ -87,7 +87,7 @@ def _entry(item: Any, base: str) -> Entry:
     for word in words:
         os.fsencode(word)  # raises if half a surrogate pair is in it, which no command line can have
     output = _text(item, "output") if "output" in item else ""
-    return Entry(os.path.join(base, _text(item, "directory")), tuple(words), _text(item, "file"), output)
+    return CommandObject(os.path.join(base, _text(item, "directory")), tuple(words), _text(item, "file"), output)
 
 
 def _text(item: Mapping[str, Any], key: str) -> str:
@@ -125,7 +125,7 @@ def defer(path: Path, tmp: Path, blobs: Sequence[str], env: Mapping[str, str], j
     return [(e.file, reason) for e, reason in found]
 
 
-def _defer_entry(program: str, entry: Entry, env: Mapping[str, str]) -> tuple[str, int]:
+def _defer_entry(program: str, entry: CommandObject, env: Mapping[str, str]) -> tuple[str, int]:
     """Return the shim's answer: the reason (`blob`: deferred), and how many blobs the entry
     compiles.
     """

@@ -13,10 +13,10 @@ from lazyck.interceptor import compile_commands, log
 from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.setup import set_up, set_up_launcher
 from lazyck.postbuild import summary
-from lazyck.postbuild.build_options import BuildSettings, save_settings
+from lazyck.postbuild.build_options import BuildOptions, save_options
 from lazyck.postbuild.link.quick import Unchanged, deliver_unchanged
 from lazyck.quantities import counted
-from lazyck.runtime.objects import source_digest
+from lazyck.runtime.builder import source_digest
 from lazyck.settings.environment import runtime_source
 from lazyck.toolchains import Found, Toolchain, archs_of_environment, parse_archs, resolve_native
 from lazyck.visible import visible
@@ -24,7 +24,7 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What the user asked of `lazyck build full`. `kernels` is None if each toolchain decides which
+    """The options of `lazyck build full`. `kernels` is None if each toolchain decides which
     sources it builds by kernel."""
 
     command: tuple[str, ...]
@@ -32,7 +32,7 @@ class BuildRequest:
     kernels: tuple[str, ...] | None
     toolchain: str
     archs: str
-    settings: BuildSettings
+    options: BuildOptions
     compile_commands: Path | None = None  # its blobs are deferred before the command runs
     require_lazy: bool = False  # the build fails if nothing in it is lazy
 
@@ -47,16 +47,16 @@ class BuildOutcome:
 
 
 def prepare_target(
-    settings: BuildSettings, toolchain: str, archs: str, sources: Sequence[str], programs: Path, env: Mapping[str, str]
+    options: BuildOptions, toolchain: str, archs: str, sources: Sequence[str], programs: Path, env: Mapping[str, str]
 ) -> None:
     """Make the launcher of one target, as `lazyck_library` of a CMake project asks for, and a stamp
     which changes when another lazyck would link another library. `programs` is a directory that
     targets share; `env` also names the project's compilers. Raises `LazyckError`."""
-    found = set_up_launcher(settings.tmp, toolchain, sources, env, python=sys.executable, programs=programs)
+    found = set_up_launcher(options.tmp, toolchain, sources, env, python=sys.executable, programs=programs)
     _, chosen = chosen_archs(archs, found, env)
-    save_settings(with_toolchains(settings, chosen, found, env))
+    save_options(with_toolchains(options, chosen, found, env))
     stamp = f"{__version__} {source_digest(runtime_source())}\n"
-    write_if_different(settings.tmp / "stamp", stamp.encode())
+    write_if_different(options.tmp / "stamp", stamp.encode())
 
 
 def chosen_archs(text: str, found: Sequence[Found], env: Mapping[str, str]) -> tuple[Toolchain | None, tuple[str, ...]]:
@@ -67,11 +67,11 @@ def chosen_archs(text: str, found: Sequence[Found], env: Mapping[str, str]) -> t
 
 
 def with_toolchains(
-    settings: BuildSettings, archs: tuple[str, ...], found: Sequence[Found], env: Mapping[str, str]
-) -> BuildSettings:
-    """Return `settings` with the archs asked for and what is known of the toolchains found."""
+    options: BuildOptions, archs: tuple[str, ...], found: Sequence[Found], env: Mapping[str, str]
+) -> BuildOptions:
+    """Return `options` with the archs asked for and what is known of the toolchains found."""
     return replace(
-        settings,
+        options,
         archs=archs,
         env_archs=archs_of_environment(found, env),
         homes=tuple((f.toolchain.name, f.origin or f.home) for f in found),
@@ -80,41 +80,41 @@ def with_toolchains(
 
 
 def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
-    """Run the build. Raises `LazyckError` if the request or lazyck itself is at fault."""
-    settings = request.settings
-    settings.tmp.mkdir(parents=True, exist_ok=True)
-    for old in settings.tmp.glob(f"libs/*/{summary.NAME}"):  # the report covers only the present build
+    """Run the build. Raises `LazyckError` if the request is invalid or lazyck fails."""
+    options = request.options
+    options.tmp.mkdir(parents=True, exist_ok=True)
+    for old in options.tmp.glob(f"libs/*/{summary.NAME}"):  # the report covers only the present build
         old.rename(old.with_name(summary.EARLIER))
     is_default = request.kernels is None
     globs = (*request.blobs, *(request.kernels or ()))
     interception = set_up(
-        settings.tmp,
+        options.tmp,
         request.toolchain,
         globs,
         env,
         python=sys.executable,
-        verbose=settings.verbose,
+        verbose=options.verbose,
         with_units=is_default,
     )
     by_kernel = tuple(g for f in interception.found for g in f.toolchain.unit_globs) if is_default else request.kernels
-    settings = replace(settings, blobs=request.blobs, kernels=by_kernel or ())
+    options = replace(options, blobs=request.blobs, kernels=by_kernel or ())
     # These shims already make lazy what would make itself lazy (lazyck.setuptools).
     build_env = {**interception.env, abi.ENV_LAZY: "0"}
     toolchain, archs = chosen_archs(request.archs, interception.found, env)
     if toolchain is not None:
         build_env = {**toolchain.arch_settings(archs), **build_env}
-    settings = replace(
-        with_toolchains(settings, archs, interception.found, env), shim_homes=tuple(interception.home_map.items())
+    options = replace(
+        with_toolchains(options, archs, interception.found, env), shim_homes=tuple(interception.home_map.items())
     )
-    save_settings(settings)
+    save_options(options)
     imported: list[tuple[str, str]] = []
     if request.compile_commands is not None:
-        imported = compile_commands.defer(request.compile_commands, settings.tmp, globs, build_env, settings.jobs)
+        imported = compile_commands.defer(request.compile_commands, options.tmp, globs, build_env, options.jobs)
     status = proc.passthrough(request.command, env=build_env)
-    compile_commands.export(interception.compiles, settings.tmp / compile_commands.NAME)
+    compile_commands.export(interception.compiles, options.tmp / compile_commands.NAME)
     lines = read_log(interception.log)
-    libraries = tuple(summary.load(p) for p in sorted(settings.tmp.glob(f"libs/*/{summary.NAME}")))
-    unchanged = deliver_unchanged(settings, env) if status == 0 else Unchanged()
+    libraries = tuple(summary.load(p) for p in sorted(options.tmp.glob(f"libs/*/{summary.NAME}")))
+    unchanged = deliver_unchanged(options, env) if status == 0 else Unchanged()
     said = report(request, imported, lines, libraries, unchanged, status == 0)
     is_lazy = libraries or unchanged.libraries or any(line.action == abi.DID_DEFER for line in lines)
     if status == 0 and request.require_lazy and not is_lazy:
@@ -148,7 +148,7 @@ def report(
     passed = log.passed_blobs(lines)
     if any(line.action == abi.DID_DEFER for line in lines) or libraries:
         intercept = sum(line.microseconds for line in lines if line.action == abi.DID_DEFER) / 1e6
-        left = unlinked(lines, request.settings.tmp) if is_whole else []
+        left = unlinked(lines, request.options.tmp) if is_whole else []
         found += [summary.render(libraries, intercept, left), *passed_lines(passed)]
     elif passed:
         number = sum(count for count, _ in passed.values())
@@ -180,7 +180,6 @@ def imported_lines(imported: Sequence[tuple[str, str]], file: Path) -> list[str]
 
 
 def shown_names(sources: Sequence[str]) -> str:
-    """Return the file names of the first few sources."""
     return ", ".join(map(os.path.basename, sources[:4])) + (", ..." if len(sources) > 4 else "")
 
 
@@ -206,7 +205,6 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
 
 
 def stands_for_nvcc(lines: Sequence[LogLine]) -> bool:
-    """Return whether the build's hipcc ran nvcc."""
     return any(line.reason == abi.WHY_HIP_ON_NVIDIA for line in lines)
 
 

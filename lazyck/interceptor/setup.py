@@ -310,9 +310,8 @@ def shared_conf(
 
 
 def bootstrap(package: str, path: Sequence[str]) -> str:
-    """Return Python source that starts the post-build with this process's packages, whatever the
-    build's environment is.
-    """
+    """Return Python source that starts the post-build with this process's packages and ignores
+    the build's environment."""
     rest = [p for p in path if p and p != package]
     return (
         f"import sys; sys.path[:0] = [{package!r}]; sys.path += [p for p in {rest!r} if p not in sys.path]; "

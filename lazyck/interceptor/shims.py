@@ -44,7 +44,7 @@ class ShimConf:
     """Describe one shim: its name, its toolchain, and the argv prefix of the real command.
 
     `target` is the triple that the compiler makes code for; if it is empty, the compiler's name
-    begins with the triple. `launch` is for the launcher, a shim that stands for whatever compiler
+    begins with the triple. `launch` is for the launcher, a shim that runs the compiler which
     its first word names. It lists pairs: a pattern for the compiler's name, and the configuration
     to use then.
     """
@@ -57,7 +57,6 @@ class ShimConf:
 
     @property
     def compiler(self) -> tuple[str, ...]:
-        """The argv prefix without compiler caches."""
         return lookup.without_launchers(self.real)
 
 
@@ -121,7 +120,6 @@ def _entry(key: str, rows: Iterable[str | tuple[str, ...]]) -> bytes:
 
 
 def sources() -> list[Path]:
-    """Return the shim's C files."""
     return sorted(SOURCE_DIR.glob("*.c"))
 
 
@@ -187,7 +185,7 @@ def install(program: Path, directory: Path, shim: ShimConf, shared: SharedConf) 
 
 
 def replace_program(program: Path, target: Path) -> None:
-    """Make `target` the shim's `program`, whatever it was before."""
+    """Replace `target` by the shim's `program`."""
     with contextlib.suppress(FileNotFoundError):
         target.unlink()
     try:

@@ -3,8 +3,8 @@ who loaded them. Programs import these names from `lazyck` itself."""
 
 from lazyck.errors import CompileError, LazyckError
 from lazyck.library.c_interface import Event, Progress, Stats
-from lazyck.library.job import Prefetch
 from lazyck.library.library import Library
+from lazyck.library.prefetch import Prefetch
 from lazyck.library.process import drain, forbid_jit, load, loaded, prefetch, ready, record
 
 # Tracebacks, help and pickles name them as programs do.

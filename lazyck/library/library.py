@@ -16,7 +16,7 @@ from typing import Any
 from lazyck import abi
 from lazyck.errors import CompileError
 from lazyck.library.c_interface import LISTENER, LONGEST_LOOK, SIGNATURES, Event, Stats, StatsStruct, facts_of, text_of
-from lazyck.library.job import Prefetch
+from lazyck.library.prefetch import Prefetch
 from lazyck.settings.environment import environment, setting
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.errors import CompileError, LazyckError
 from lazyck.library.c_interface import InfoStruct, text_of
-from lazyck.library.job import Prefetch
 from lazyck.library.library import ALL, BLOCKS, Library, fitting
 from lazyck.library.library import drain as drained
+from lazyck.library.prefetch import Prefetch
 from lazyck.settings.environment import setting
 
 _MARK = "lazyck_abi_version"  # each lazy library defines it

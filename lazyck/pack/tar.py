@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from lazyck.errors import UsageError
 from lazyck.files import write_through
-from lazyck.pack.contents import PLACE, Pack
+from lazyck.pack.packed_files import PLACE, Pack
 
 SUFFIXES = (".tar.xz", ".tar.gz", ".tar.zst", ".txz", ".tgz", ".tar")
 

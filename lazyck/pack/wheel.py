@@ -23,8 +23,8 @@ from wheel.wheelfile import WheelFile
 
 from lazyck import __version__, abi
 from lazyck.errors import LazyckError
-from lazyck.pack.base import Base
-from lazyck.pack.contents import PLACE, Item, Pack
+from lazyck.pack.base_wheel import BaseWheel
+from lazyck.pack.packed_files import PLACE, Pack, PackedFile
 from lazyck.quantities import show_size
 
 _DESCRIPTION = 16 << 10  # bytes that are kept free for what is in a wheel beside entries
@@ -47,7 +47,9 @@ class _Part:
         return canonicalize_name(self.name).replace("-", "_")
 
 
-def write_wheels(directory: Path, packs: Sequence[Pack], base: Base, most: int, mtime: int) -> list[tuple[Path, Pack]]:
+def write_wheels(
+    directory: Path, packs: Sequence[Pack], base: BaseWheel, most: int, mtime: int
+) -> list[tuple[Path, Pack]]:
     """Write packs, each for one arch, as wheels of at most `most` bytes into `directory`. Each
     wheel appears at once and whole. Returns each with the entries in it.
 
@@ -65,7 +67,7 @@ def write_wheels(directory: Path, packs: Sequence[Pack], base: Base, most: int, 
     return made
 
 
-def _parts(pack: Pack, base: Base, most: int, host: Sequence[str]) -> list[_Part]:
+def _parts(pack: Pack, base: BaseWheel, most: int, host: Sequence[str]) -> list[_Part]:
     archs = [a for joined in pack.archs for a in joined.split("+")]
     # `gfx942`, `sm90`, `x86_64`, `gfx942-gfx950`
     first = "-".join([base.name, *(f"sm{a}" if a[0].isdigit() else a for a in archs)])
@@ -80,7 +82,7 @@ def split(pack: Pack, most: int, prefix: int) -> Iterator[Pack]:
     """Yield the pack in parts of which each fits into a wheel of `most` bytes. In the wheel,
     entries' names are longer by at most `prefix` characters. Raises `LazyckError` if an entry does
     not fit."""
-    items: list[Item] = []
+    items: list[PackedFile] = []
     size = 0
     for item in pack.items:
         place = prefix + len(str(item.place))
@@ -98,7 +100,7 @@ def split(pack: Pack, most: int, prefix: int) -> Iterator[Pack]:
     yield replace(pack, items=tuple(items))
 
 
-def _write(directory: Path, part: _Part, base: Base, mtime: int) -> Path:
+def _write(directory: Path, part: _Part, base: BaseWheel, mtime: int) -> Path:
     stem = f"{part.module}-{base.version}"
     path = directory / f"{'-'.join(filter(None, (stem, base.build, base.tag)))}.whl"
     with _DatedWheel(path, mtime) as wheel:
@@ -109,7 +111,7 @@ def _write(directory: Path, part: _Part, base: Base, mtime: int) -> Path:
     return path
 
 
-def _texts(part: _Part, base: Base, info: str) -> dict[str, list[str]]:
+def _texts(part: _Part, base: BaseWheel, info: str) -> dict[str, list[str]]:
     """Return the lines of what is in a wheel beside entries, by the names of the files. `info` is
     the directory of the wheel's description."""
     pack = [f"pack {part.whole} {base.version}", f"part {part.name} {base.version}", f"base {base.name} {base.version}"]

@@ -1,4 +1,4 @@
-"""The decisions of `lazyck build full`, as `settings.json` in the tmp dir: for the post-build
+"""The options of `lazyck build full`, as `options.json` in the tmp dir: for the post-build
 steps, which a shim starts inside the build, and for `quick`."""
 
 import fnmatch
@@ -12,12 +12,12 @@ from lazyck import abi
 from lazyck.errors import FormatError
 from lazyck.files import write_if_different
 
-SETTINGS_VERSION = 1
-_NAME = "settings.json"
+OPTIONS_VERSION = 1
+_NAME = "options.json"
 
 
 @dataclass(frozen=True)
-class BuildSettings:
+class BuildOptions:
     """The options of one `lazyck build full`. Paths are absolute. An empty string means not given.
 
     `kernels` are the globs of --kernels. `blobs` are those of --blobs, which take precedence.
@@ -49,7 +49,7 @@ class BuildSettings:
     beside: bool = False
     says_links: bool = False
     project_dir: str = ""
-    version: int = SETTINGS_VERSION
+    version: int = OPTIONS_VERSION
 
     @property
     def tmp(self) -> Path:
@@ -77,17 +77,16 @@ class BuildSettings:
         return dict(self.homes).get(toolchain, "")
 
 
-def save_settings(settings: BuildSettings) -> None:
-    """Write the settings into their tmp dir."""
-    write_if_different(settings.tmp / _NAME, json.dumps(asdict(settings), indent=1).encode())
+def save_options(options: BuildOptions) -> None:
+    write_if_different(options.tmp / _NAME, json.dumps(asdict(options), indent=1).encode())
 
 
-def load_settings(tmp: Path) -> BuildSettings:
-    """Read the settings of a tmp dir, which may have been moved since. Raises `FormatError`."""
+def load_options(tmp: Path) -> BuildOptions:
+    """Read the options in a tmp dir, which may have been moved since. Raises `FormatError`."""
     path = tmp / _NAME
     try:
         raw = json.loads(path.read_text())
-        if raw.get("version") != SETTINGS_VERSION:
+        if raw.get("version") != OPTIONS_VERSION:
             raise FormatError(
                 f"{path}: written by another lazyck (version {raw.get('version')})", "run `lazyck build full` again"
             )
@@ -96,7 +95,7 @@ def load_settings(tmp: Path) -> BuildSettings:
         for key in ("archs", "blobs", "kernels"):
             raw[key] = tuple(raw.get(key, ()))
         raw["env_archs"] = tuple((name, tuple(archs)) for name, archs in raw["env_archs"])
-        return replace(BuildSettings(**raw), tmp_dir=str(tmp))
+        return replace(BuildOptions(**raw), tmp_dir=str(tmp))
     except FileNotFoundError as e:
         raise FormatError(
             f"{tmp}: not a tmp dir of lazyck (no {path.name})", "give the --tmp-dir of a `lazyck build full`"

@@ -46,8 +46,8 @@ _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Places:
-    """Says which directories are a toolchain's or the system's, and which home shims stand for."""
+class BundlePaths:
+    """Maps the build's paths to the bundle, and tells which belong to a toolchain or the system."""
 
     home: str
     shim_homes: Mapping[str, str]
@@ -82,7 +82,7 @@ class Places:
         return f"{self.library}/tree/{self.in_tree(path)}"
 
     def in_tree(self, path: str) -> str:
-        """Return where `path` goes, relative to the bundle's tree, whatever the library is."""
+        """Return where `path` goes, relative to the bundle's tree."""
         is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
         return path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
 
@@ -120,7 +120,6 @@ def with_parents(files: Iterable[str], prefix: str) -> frozenset[str]:
 
 
 def common_prefix(files: Iterable[str]) -> str:
-    """Return the deepest directory that holds all `files`."""
     dirs = {os.path.dirname(f) for f in files}
     return os.path.commonpath(dirs) if dirs else "/"
 
@@ -143,39 +142,38 @@ def header_directories(
     return found
 
 
-def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, places: Places) -> list[str]:
+def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, paths: BundlePaths) -> list[str]:
     """Return the options of a compile, with the values of path options mapped into the bundle."""
     out: list[str] = []
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options and item.value:
-            out += item.with_value(places.header_word(absolute(item.value, cwd)))
+            out += item.with_value(paths.header_word(absolute(item.value, cwd)))
         else:
-            out += [places.word(w) if w.startswith("/") else _map_inside(w, places) for w in item.words]
+            out += [paths.word(w) if w.startswith("/") else _map_inside(w, paths) for w in item.words]
     return out
 
 
-def _map_inside(word: str, places: Places) -> str:
+def _map_inside(word: str, paths: BundlePaths) -> str:
     """Map the paths of headers in a word that is meant for another compiler."""
-    return HEADER_PATH.sub(lambda m: m[0].replace(m[1], places.header_word(os.path.normpath(m[1]))), word)
+    return HEADER_PATH.sub(lambda m: m[0].replace(m[1], paths.header_word(os.path.normpath(m[1]))), word)
 
 
 def map_env(
-    variables: Iterable[tuple[str, str]], cwd: str, toolchain: Toolchain, places: Places
+    variables: Iterable[tuple[str, str]], cwd: str, toolchain: Toolchain, paths: BundlePaths
 ) -> Iterator[tuple[str, str]]:
     """Yield variables of a compile, with the directories mapped as `map_paths` maps options."""
     for name, value in variables:
         if value and name in (*toolchain.header_env, *toolchain.search_env):
-            mapped = places.header_word if name in toolchain.header_env else places.word
+            mapped = paths.header_word if name in toolchain.header_env else paths.word
             # An empty directory means the working directory, which at run time is another one.
             yield name, ":".join(mapped(absolute(directory, cwd)) for directory in value.split(":"))
         elif value.startswith("/"):
-            yield name, places.word(value)
+            yield name, paths.word(value)
         else:
-            yield name, " ".join(_map_inside(word, places) for word in value.split(" "))
+            yield name, " ".join(_map_inside(word, paths) for word in value.split(" "))
 
 
 def absolute(path: str, cwd: str) -> str:
-    """Return `path` joined to `cwd`, without `.` and `..`."""
     return os.path.normpath(os.path.join(cwd, path))
 
 
@@ -186,13 +184,13 @@ def make_recipe(
     toolchain_id: str,
     link: LinkCommand,
     soname: str,
-    places: Places,
+    paths: BundlePaths,
     runtime: str = "",
 ) -> Recipe:
     """Return how `blob` and all others with its base words are compiled at run time.
 
     `soname` is that of the library, or empty if the link makes an executable. A blob names its
-    library as an auxiliary filter. For whatever the blob refers to, the loader then looks there
+    library as an auxiliary filter, so the loader resolves each of the blob's references there
     first, before the blob's own definitions. So each function has one address and each variable
     exists once, as in a library that was linked ahead of time. For an executable this needs no
     word: the loader looks there before all else.
@@ -200,12 +198,12 @@ def make_recipe(
     `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within
     the library, or the library's wrappers of one. It is empty if there is no such object.
     """
-    compiler = [places.word(w) if w.startswith("/") else w for w in base[: blob.call.prefix]]
+    compiler = [paths.word(w) if w.startswith("/") else w for w in base[: blob.call.prefix]]
     flags = toolchain.recipe_words(base)[blob.call.prefix :]
     compile_words = [
         *compiler,
         abi.PH_ARCHS,
-        *map_paths(flags, blob.call.cwd, toolchain, places),
+        *map_paths(flags, blob.call.cwd, toolchain, paths),
         "-c",
         abi.PH_SOURCE,
         "-o",
@@ -216,17 +214,17 @@ def make_recipe(
         raw_link = (*raw_link, "-Xlinker", f"--auxiliary={soname}")
     else:
         raw_link = tuple(w for w in raw_link if abi.PH_LIBRARY not in w)
-    link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, places)]
+    link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, paths)]
     if runtime:
         link_words.insert(link_words.index(abi.PH_INPUT) + 1, f"{abi.PH_ROOT}/{runtime}")
-    env = tuple(map_env(toolchain.base_env(blob), blob.call.cwd, toolchain, places))
+    env = tuple(map_env(toolchain.base_env(blob), blob.call.cwd, toolchain, paths))
     if not any(name == EPOCH_VARIABLE for name, _ in env):
         env = (*env, (EPOCH_VARIABLE, str(EPOCH)))
     words = (*compile_words, *link_words, *(value for _, value in env))
     return Recipe(
         toolchain=toolchain.name,
         toolchain_id=toolchain_id,
-        home=places.home if any(abi.PH_TOOLCHAIN in w for w in words) else "",
+        home=paths.home if any(abi.PH_TOOLCHAIN in w for w in words) else "",
         home_env=toolchain.home_env,
         compile=tuple(compile_words),
         link=tuple(link_words),
@@ -255,7 +253,7 @@ def entry_recipe(recipe: Recipe, toolchain: Toolchain, program: str) -> Recipe:
     return replace(recipe, compile=(device[0], toolchain.entry_verb, *device[2:]))
 
 
-class Contents:
+class FileDigests:
     """Computes digests of files, and reads each file once."""
 
     def __init__(self) -> None:
@@ -267,11 +265,11 @@ class Contents:
             self._files[path] = digest(Path(path).read_bytes())
         return self._files[path]
 
-    def of_headers(self, headers: frozenset[str], places: Places) -> str:
+    def of_headers(self, headers: frozenset[str], paths: BundlePaths) -> str:
         """Return one digest over names and contents of the headers that go into the bundle."""
         if headers not in self._sets:
-            own = sorted(h for h in headers if not places.is_foreign(h))
-            parts = (part for h in own for part in (encode(places.in_tree(h)), self.of_file(h).encode()))
+            own = sorted(h for h in headers if not paths.is_foreign(h))
+            parts = (part for h in own for part in (encode(paths.in_tree(h)), self.of_file(h).encode()))
             self._sets[headers] = digest(*parts)
         return self._sets[headers]
 
@@ -304,7 +302,7 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
     own.mkdir(parents=True)
     made: set[str] = set()
     where = {source: place for place, source in files.items()}
-    apart = Apart()
+    apart = PragmaOnce()
     size = 0
     contents = [CONTENTS_VERSION]
     for place, source in sorted(files.items()):
@@ -328,19 +326,19 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
     return encoded, size + len(listing) + len(encoded)
 
 
-class Apart:
-    """Keeps apart the files of a bundle that GCC keeps apart in the build.
+class PragmaOnce:
+    """Prevents `#pragma once` from merging files in a bundle that are distinct in the build.
 
-    GCC takes two files that say `#pragma once` for one if their sizes, their contents and the
-    seconds of their last changes are equal, and all files of a bundle have one time. This matters
-    if the contents lead elsewhere in another directory.
+    GCC treats two files with `#pragma once` as one if their sizes, contents and modification times
+    (in seconds) are equal. All files of a bundle have one time, so their sizes must differ if their
+    relative includes resolve differently.
     """
 
     def __init__(self) -> None:
         self._times: dict[str, dict[int, int]] = {}
 
     def kept(self, data: bytes, source: str) -> bytes:
-        """Return the contents for the bundle, with an empty line for each other time before."""
+        """Return the contents for the bundle, with an empty line for each earlier distinct time."""
         if not _ONCE.search(data) or not depends_on_place(data):
             return data
         times = self._times.setdefault(digest(data), {})

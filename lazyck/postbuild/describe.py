@@ -9,18 +9,18 @@ from pathlib import Path
 from lazyck import __version__, abi
 from lazyck.abi import Role
 from lazyck.files import digest, encode
-from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes
 from lazyck.postbuild import bundle
-from lazyck.postbuild.build_options import BuildSettings
+from lazyck.postbuild.build_options import BuildOptions
 from lazyck.postbuild.cxx import mangled
 from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.eager import EagerObject, HostUnit, Program, can_be
-from lazyck.postbuild.job import LinkJob
-from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
-from lazyck.postbuild.reasons import Unlazy, path_from, to_pair
+from lazyck.postbuild.reasons import Downgrade, path_from, to_pair
+from lazyck.postbuild.references import TextReferences
 from lazyck.postbuild.settle import Settled
 from lazyck.settings.environment import environment
 from lazyck.toolchains import by_name
@@ -30,11 +30,9 @@ from lazyck.toolchains.command import CompileCommand
 
 @dataclass(frozen=True)
 class Description:
-    """Holds the manifest, and the files of the bundle."""
-
     manifest: Manifest
     files: Mapping[str, str]  # place → source
-    places: Mapping[str, bundle.Places]  # where files go, per toolchain
+    paths: Mapping[str, bundle.BundlePaths]  # where files go, per toolchain
     rows: tuple[tuple[Probed, BlobRecord], ...]  # of the manifest that stand for whole sources, known as they are
 
 
@@ -43,12 +41,12 @@ class PrivateNames:
     `of_objects` are those that its real objects hide."""
 
     def __init__(
-        self, lazy: Sequence[Probed], owned: Ownership, of_objects: frozenset[str], mentions: Mentions
+        self, lazy: Sequence[Probed], owned: Ownership, of_objects: frozenset[str], references: TextReferences
     ) -> None:
         self.of_objects = of_objects
         self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
         every = of_objects.union(*self._own.values())
-        self._spelled = mentions.spelled(every)
+        self._spelled = references.spelled(every)
         self._every = digest(*map(encode, sorted(every)))
 
     def key(self, blob: CompileCommand) -> tuple[str, ...]:
@@ -57,42 +55,42 @@ class PrivateNames:
 
 
 def describe(
-    job: LinkJob,
+    context: LinkContext,
     settled: Settled,
     units: Mapping[HostUnit, Probed],
     program: Program | None,
     private: PrivateNames,
-    way: Path | None,
-    contents: bundle.Contents,
+    bridge: Path | None,
+    contents: bundle.FileDigests,
 ) -> Description:
     """Return the manifest of the library and what its bundle holds. `contents` knows files that
     were read before. `program` compiles the kernels of host `units`, each given with what its
-    source reads. By the object `way` blobs reach a built-in GPU runtime, or wrappers of one."""
-    lazy, owned, settings, machine = settled.lazy, settled.owned, job.settings, job.inputs.machine
-    soname = job.soname(owned)
+    source reads. By the object `bridge` blobs reach a built-in GPU runtime, or wrappers of one."""
+    lazy, owned, options, machine = settled.lazy, settled.owned, context.options, context.inputs.machine
+    soname = context.soname(owned)
     every = [*lazy, *units.values()]
-    places = place_all(every, job.name, settings)
-    reached = Reached(every, places)
+    paths = paths_by_toolchain(every, context.name, options)
+    reached = Reached(every, paths)
     files: dict[str, str] = {}
-    runtime = f"{job.name}/tree/.lazyck/{way.name}" if way else ""
-    if way:
-        files[runtime] = str(way)
+    runtime = f"{context.name}/tree/.lazyck/{bridge.name}" if bridge else ""
+    if bridge:
+        files[runtime] = str(bridge)
     place = ""
-    # Without a way to the library's wrappers, nobody would learn of a handle's first use.
-    by_kernel = frozenset(p.blob for p in lazy if program and way and can_be(p.blob))
+    # Kernels are compiled on the first use of a handle, which only the bridge reports.
+    by_kernel = frozenset(p.blob for p in lazy if program and bridge and can_be(p.blob))
     if program and (units or by_kernel):
-        place = f"{job.name}/tree/.lazyck/{program.path.name}"
+        place = f"{context.name}/tree/.lazyck/{program.path.name}"
         files[place] = str(program.path)
-    recipes = Recipes(job, soname, places, runtime, place)
-    prefix = next(iter(places.values())).prefix if places else "/"
+    recipes = Recipes(context, soname, paths, runtime, place)
+    prefix = next(iter(paths.values())).prefix if paths else "/"
     names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
     rows: list[tuple[Probed, BlobRecord]] = []
 
     def key_of(p: Probed, recipe: Recipe, *library: str) -> str:
-        headers = contents.of_headers(reached.by(p), places[p.blob.call.toolchain])
-        return bundle.blob_digest(recipe, job.name, library, contents.of_file(p.blob.source), headers)
+        headers = contents.of_headers(reached.by(p), paths[p.blob.call.toolchain])
+        return bundle.blob_digest(recipe, context.name, library, contents.of_file(p.blob.source), headers)
 
-    sources = [places[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
+    sources = [paths[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
     for p, name, source in zip(lazy, names, sources, strict=False):
         recipe = recipes.of(p.blob)
@@ -113,29 +111,29 @@ def describe(
             row = f"{name}.{kernel_name(symbol)}"
             parts.append(BlobRecord(row, source, recipes.index(recipe), key, (symbol,), f"{unit.name}\t{line}"))
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
-        where = places[toolchain]
+        where = paths[toolchain]
         files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
     blobs = (*(record for _, record in rows), *parts)
     made = Manifest(
-        library=job.name,
+        library=context.name,
         soname=soname,
-        cache_name=settings.name,
-        root=settings.root or ("" if settings.beside else str(job.final / "bundle")),
-        archs=settings.archs or archs_of(every, settings, environment()),
+        cache_name=options.name,
+        root=options.root or ("" if options.beside else str(context.final / "bundle")),
+        archs=options.archs or archs_of(every, options, environment()),
         recipes=recipes.all(),
         blobs=blobs,
-        eager=tuple(to_pair(unlazy(e, settings)) for e in settled.objects if e.error is None and e.unit is None),
+        eager=tuple(to_pair(downgrade(e, options)) for e in settled.objects if e.error is None and e.unit is None),
         creator=f"lazyck {__version__}",
         digest=digest_of_keys(blobs, recipes.all()),
         machine=machine,
         private_names=tuple(private_name(s, soname) for s in sorted(private.of_objects)),
     )
-    return Description(made, files, places, tuple(rows))
+    return Description(made, files, paths, tuple(rows))
 
 
-def unlazy(made: EagerObject, settings: BuildSettings) -> Unlazy:
+def downgrade(made: EagerObject, options: BuildOptions) -> Downgrade:
     """Return what to say of a blob that was compiled ahead of time, or by kernel."""
-    return Unlazy(path_from(made.blob.source, settings.project_dir), made.reasons)
+    return Downgrade(path_from(made.blob.source, options.project_dir), made.reasons)
 
 
 def digest_of_keys(blobs: Sequence[BlobRecord], recipes: Sequence[Recipe]) -> str:
@@ -151,13 +149,13 @@ def kernel_name(symbol: str) -> str:
     return f"{name}-{hashlib.sha256(encode(symbol)).hexdigest()[:8]}"
 
 
-def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dict[str, bundle.Places]:
+def paths_by_toolchain(lazy: Sequence[Probed], name: str, options: BuildOptions) -> dict[str, bundle.BundlePaths]:
     """Return, per toolchain, where files go. The bundle's tree starts at the deepest directory that
     holds all of them. If commands look for headers in a directory above that, it starts there,
     since sources include headers by their paths from there."""
-    shims = settings.origins
+    shims = options.origins
     toolchains = {p.blob.call.toolchain for p in lazy}
-    first = {t: bundle.Places(settings.home(t), shims, name) for t in toolchains}
+    first = {t: bundle.BundlePaths(options.home(t), shims, name) for t in toolchains}
     reached = {p.blob.source for p in lazy}
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
         reached |= {h for h in headers if not first[toolchain].is_foreign(h)}
@@ -167,7 +165,7 @@ def place_all(lazy: Sequence[Probed], name: str, settings: BuildSettings) -> dic
             prefix = directory
             break
     held = bundle.with_parents(reached, prefix)
-    return {t: bundle.Places(p.home, shims, name, prefix, held) for t, p in first.items()}
+    return {t: bundle.BundlePaths(p.home, shims, name, prefix, held) for t, p in first.items()}
 
 
 def _searched(lazy: Sequence[Probed]) -> set[str]:
@@ -184,14 +182,13 @@ def _searched(lazy: Sequence[Probed]) -> set[str]:
 class Reached:
     """Finds the headers that each blob can read, for its key."""
 
-    def __init__(self, lazy: Sequence[Probed], places: Mapping[str, bundle.Places]) -> None:
+    def __init__(self, lazy: Sequence[Probed], paths: Mapping[str, bundle.BundlePaths]) -> None:
         groups: dict[tuple[frozenset[str], str], list[str]] = {}
         for p in lazy:
             groups.setdefault((p.headers, p.blob.call.toolchain), []).append(p.blob.source)
-        self._reach = {key: HeaderReach(key[0], sources, places[key[1]].is_foreign) for key, sources in groups.items()}
+        self._reach = {key: HeaderReach(key[0], sources, paths[key[1]].is_foreign) for key, sources in groups.items()}
 
     def by(self, p: Probed) -> frozenset[str]:
-        """Return the headers that `p` can read."""
         call = p.blob.call
         items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
         forced = [i.value or "" for i in items if i.role is Role.INCLUDE_FILE]
@@ -202,9 +199,9 @@ class Recipes:
     """Holds the recipes of a library, each made once per distinct command line."""
 
     def __init__(
-        self, job: LinkJob, soname: str, places: Mapping[str, bundle.Places], runtime: str, program: str
+        self, context: LinkContext, soname: str, paths: Mapping[str, bundle.BundlePaths], runtime: str, program: str
     ) -> None:
-        self._job, self._soname, self._places, self._runtime = job, soname, places, runtime
+        self._context, self._soname, self._paths, self._runtime = context, soname, paths, runtime
         self._program = program
         self._made: dict[tuple[object, ...], Recipe] = {}
         self._index: dict[Recipe, int] = {}
@@ -216,10 +213,10 @@ class Recipes:
         key = (base, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
         recipe = self._made.get(key)
         if recipe is None:
-            where = self._places[toolchain.name]
+            where = self._paths[toolchain.name]
             called_in = toolchain.tool_env(blob, environment())
             identity = compiler_identity(blob.call.argv[: blob.call.prefix], called_in)
-            words = (blob, base, toolchain, identity, self._job.link, self._soname, where, self._runtime)
+            words = (blob, base, toolchain, identity, self._context.link, self._soname, where, self._runtime)
             recipe = bundle.make_recipe(*words)
             self._made[key] = recipe
         return recipe
@@ -228,24 +225,22 @@ class Recipes:
         """Return how the device code of `blob` is compiled, that of a kernel or all of it."""
         return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
 
-    def units_of(self, blob: CompileCommand, made_by: str) -> Units:
+    def units_of(self, blob: CompileCommand, made_by: str) -> UnitRecipes:
         """Return how the parts of `blob` are compiled, by the program of the digest `made_by`."""
         host = bundle.entry_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
         device = self.of_device(blob)
-        key = bundle.blob_digest(host, self._job.name, (made_by,), "", "")
-        key = bundle.blob_digest(device, self._job.name, (key,), "", "")
-        return Units(key, self.index(host), self.index(device))
+        key = bundle.blob_digest(host, self._context.name, (made_by,), "", "")
+        key = bundle.blob_digest(device, self._context.name, (key,), "", "")
+        return UnitRecipes(key, self.index(host), self.index(device))
 
     def index(self, recipe: Recipe) -> int:
-        """Return the recipe's number in the manifest."""
         return self._index.setdefault(recipe, len(self._index))
 
     def all(self) -> tuple[Recipe, ...]:
-        """Return all recipes, by number."""
         return tuple(self._index)
 
 
-def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+def archs_of(lazy: Sequence[Probed], options: BuildOptions, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the archs that the build's own commands ask for, else those of its environment, else
     the compiler's defaults."""
     blobs = [(by_name(p.blob.call.toolchain), p.blob) for p in lazy]
@@ -253,7 +248,7 @@ def archs_of(lazy: Sequence[Probed], settings: BuildSettings, env: Mapping[str, 
     if named:
         return tuple(named)
     used = {p.blob.call.toolchain for p in lazy}
-    asked = dict.fromkeys(a for name, archs in settings.env_archs if name in used for a in archs)
+    asked = dict.fromkeys(a for name, archs in options.env_archs if name in used for a in archs)
     return tuple(asked or dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.default_archs(blob, env)))
 
 
@@ -269,11 +264,11 @@ def unique_names(blobs: Sequence[tuple[CompileCommand, Recipe]], prefix: str) ->
     taken: dict[str, int] = {}
 
     def one(blob: CompileCommand, recipe: Recipe) -> str:
-        places = by_stem[blob.stem]
-        ways = places[blob.source]
-        if len(places) == len(ways) == 1:
+        paths = by_stem[blob.stem]
+        variants = paths[blob.source]
+        if len(paths) == len(variants) == 1:
             return blob.stem
-        common = set(ways[0].compile).intersection(*(way.compile for way in ways))
+        common = set(variants[0].compile).intersection(*(variant.compile for variant in variants))
         own = [word for word in recipe.compile if word not in common]
         parts = "\0".join([os.path.relpath(blob.source, prefix), *own])
         name = f"{blob.stem}-{hashlib.sha256(encode(parts)).hexdigest()[:8]}"

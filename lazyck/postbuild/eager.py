@@ -11,19 +11,19 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.errors import CommandError
 from lazyck.files import digest, encode
-from lazyck.postbuild.bundle import Contents
+from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.cxx import demangle
-from lazyck.postbuild.job import LinkJob
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.group import compile_one, first_error, object_key, writing_to
-from lazyck.postbuild.reasons import Kind, Reason, readable, sentence
-from lazyck.postbuild.store import Store
+from lazyck.postbuild.probe_cache import ProbeCache
+from lazyck.postbuild.reasons import Reason, ReasonKind, readable, sentence
 from lazyck.toolchains import by_name
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.options import join
 
 _OWN_NAME = re.compile(f"{abi.MODULE_ID}[0-9a-f]{{{abi.MODULE_ID_DIGITS}}}")
-BY_KERNEL = Reason(Kind.BY_KERNEL)  # as the build asks for
+BY_KERNEL = Reason(ReasonKind.BY_KERNEL)  # as the build asks for
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def can_be(blob: CompileCommand) -> bool:
 
 
 class HostUnits:
-    """Makes the host units of one link. Those of earlier links are found in `store`, by the
+    """Makes the host units of one link. Those of earlier links are found in `cache`, by the
     contents of the files that they read. `program` is None if no host units are to be made.
 
     A host unit has all of its source's host code, compiled by the project's own compiler, and
@@ -88,9 +88,9 @@ class HostUnits:
     not the known ones, the source is compiled as a whole.
     """
 
-    def __init__(self, store: Store, program: Program | None, env: Mapping[str, str]) -> None:
-        self._store, self._program, self._env = store, program, env
-        self._contents = Contents()
+    def __init__(self, cache: ProbeCache, program: Program | None, env: Mapping[str, str]) -> None:
+        self._cache, self._program, self._env = cache, program, env
+        self._contents = FileDigests()
         self.refused: dict[CompileCommand, Reason] = {}  # blobs that have no host unit, and why
 
     def make(self, blob: CompileCommand, target: Path) -> HostUnit | None:
@@ -98,9 +98,9 @@ class HostUnits:
         if self._program is None or not can_be(blob) or blob in self.refused:
             return None
         group = self._group(blob)
-        known = self._store.answers(f"{group}-unit").get("files")
+        known = self._cache.answers(f"{group}-unit").get("files")
         key = self._key(group, known) if isinstance(known, list) else ""
-        if key and self._store.take_object(key, target):
+        if key and self._cache.take_object(key, target):
             return read_unit(blob, target)
         toolchain = by_name(blob.call.toolchain)
         written = writing_to(blob, target)
@@ -114,12 +114,12 @@ class HostUnits:
         unit = read_unit(blob, target) if result.status == 0 else None
         if unit is None:
             (error,) = demangle.readable_lines([first_error(result.stdout + result.stderr)])
-            self.refused[blob] = Reason(Kind.NOT_BY_KERNEL, error)
+            self.refused[blob] = Reason(ReasonKind.NOT_BY_KERNEL, error)
             return None
         files = sorted({*unit.files, blob.source})
         if key := self._key(group, files):
-            self._store.keep_answers(f"{group}-unit", {"files": files})
-            self._store.keep_object(key, target)
+            self._cache.keep_answers(f"{group}-unit", {"files": files})
+            self._cache.keep_object(key, target)
         return unit
 
     def _group(self, blob: CompileCommand) -> str:
@@ -152,16 +152,16 @@ class EagerObject:
 
 
 def compile_eagerly(
-    job: LinkJob,
+    context: LinkContext,
     blobs: Mapping[CompileCommand, Reason],
     into: Path,
     keys: Mapping[CompileCommand, str],
     units: HostUnits,
 ) -> list[EagerObject]:
     """Compile `blobs`, each with the reason, into `into`, in parallel. Failures are returned, not
-    raised. Objects that the store has are taken from there. `keys` are the keys of what compiling
+    raised. Objects that the cache has are taken from there. `keys` are the keys of what compiling
     the blobs reads. A blob that has a host unit is compiled to that."""
-    env, store = job.env, job.store
+    env, cache = context.env, context.cache
     into.mkdir(parents=True, exist_ok=True)
     shown = readable(list(blobs.values()), env)
 
@@ -173,17 +173,17 @@ def compile_eagerly(
         refused = units.refused.get(blob)
         reasons = tuple(dict.fromkeys(r for r in (reason, refused) if r and (not refused or r != BY_KERNEL)))
         key = object_key(blob, keys[blob]) if blob in keys else ""
-        with store.turns([key] if key else []):
-            if key and store.take_object(key, target):
+        with cache.turns([key] if key else []):
+            if key and cache.take_object(key, target):
                 return EagerObject(blob, reasons, target, None)
             result = compile_one(blob, target, env)
             if key and result.status == 0:
-                store.keep_object(key, target)
+                cache.keep_object(key, target)
         if result.status == 0:
             return EagerObject(blob, reasons, target, None)
         what = f"{blob.source} {sentence(reasons)}, so it is compiled with the library"
         error = CommandError(what, writing_to(blob, target), result.status, result.stdout + result.stderr)
         return EagerObject(blob, reasons, target, error)
 
-    with ThreadPoolExecutor(max_workers=max(1, job.settings.jobs)) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, context.options.jobs)) as pool:
         return list(pool.map(one, blobs, shown))

@@ -7,7 +7,7 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.errors import FormatError, LazyckError, LinkError, of_unexpected
 from lazyck.formats.record import decode_records
-from lazyck.postbuild.build_options import load_settings
+from lazyck.postbuild.build_options import load_options
 from lazyck.quantities import counted
 from lazyck.settings.environment import environment
 from lazyck.toolchains.command import LinkCommand
@@ -20,7 +20,7 @@ def main() -> None:
         run(record)
     except KeyboardInterrupt:
         proc.end_interrupted()
-    except Exception as e:  # this runs inside somebody's build: every error is said in lazyck's words
+    except Exception as e:  # users see this in their build's output: it says that the error is lazyck's
         if environment().get(abi.ENV_LOG) == "debug":
             traceback.print_exc()
         said = e if isinstance(e, LazyckError) else of_unexpected(e)
@@ -37,15 +37,15 @@ def run(record: Path) -> None:
     found = decode_records(record.read_bytes(), str(record))
     if len(found) != 1 or not isinstance(found[0], LinkCommand):
         raise FormatError(f"{record}: not one link record", "report this: it is a bug in lazyck")
-    settings = load_settings(record.parent.parent)
+    options = load_options(record.parent.parent)
     env = environment()
 
     def say(line: str) -> None:
-        if settings.verbose:
+        if options.verbose:
             sys.stderr.write(f"lazyck: {line}\n")
 
-    done = link_lazily(found[0], settings, env, say)
-    if settings.says_links:
+    done = link_lazily(found[0], options, env, say)
+    if options.says_links:
         sys.stderr.write("".join(f"{line}\n" for line in summary.library_lines(done)))
     say(f"linked {done.output}: {counted(done.lazy, 'lazy blob')}, {len(done.eager)} eager")
 

@@ -4,14 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lazyck.postbuild.probe.group import Probed
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains.command import CompileCommand
 
 
 @dataclass(frozen=True)
 class Ownership:
-    """Holds the decision."""
-
     lazy: Mapping[CompileCommand, tuple[str, ...]]  # the symbols of each blob that get stubs
     spare: tuple[CompileCommand, ...]  # the lazy blobs that nothing in the link needs
     unneeded: Mapping[CompileCommand, Reason]  # the blobs that must be eager
@@ -25,7 +23,7 @@ def assign(
 
     `undefined`, `defined` and `strong` (those of `defined` that are not weak; default: all) come
     from the real objects. A symbol that a real object defines needs no stub, unless it is weak
-    there and not in a blob: a linker decides alike. All other symbols that a lazy blob defines get
+    there and not in a blob, as for a linker. All other symbols that a lazy blob defines get
     a stub, needed or not: other blobs may call them, and the library exports them as it does when
     it is built ahead of time. A symbol that a blob defines weakly gets a stub only if it is needed.
 
@@ -52,7 +50,7 @@ def assign(
                 doubles.append((symbol, offer.blob))
 
     def rivalled(offer: Probed) -> Reason:
-        return Reason(Kind.RIVALLED, next((s for s in offer.symbols if s in taken or s in owner), ""))
+        return Reason(ReasonKind.RIVALLED, next((s for s in offer.symbols if s in taken or s in owner), ""))
 
     # Needed blobs come first: a blob that merely defines a symbol too must not take it from one
     # that stays.
@@ -71,5 +69,7 @@ def assign(
         if o.blob in lazy:
             spare.append(o.blob)
         else:
-            unneeded[o.blob] = rivalled(o) if always else Reason(Kind.UNNEEDED if o.symbols else Kind.NO_FUNCTION)
+            unneeded[o.blob] = (
+                rivalled(o) if always else Reason(ReasonKind.UNNEEDED if o.symbols else ReasonKind.NO_FUNCTION)
+            )
     return Ownership({s: tuple(v) for s, v in lazy.items()}, tuple(spare), unneeded, tuple(doubles))

@@ -20,13 +20,13 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.files import digest, encode, write_atomic
 from lazyck.formats.manifest import BlobRecord, Recipe
-from lazyck.postbuild.bundle import HEADER_PATH, Contents, Places, absolute, header_directories, inside
+from lazyck.postbuild.bundle import HEADER_PATH, BundlePaths, FileDigests, absolute, header_directories, inside
 from lazyck.postbuild.cxx.includes import asked_names, included_by
 from lazyck.postbuild.describe import Description
-from lazyck.postbuild.job import LinkJob
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.probe.group import Group, Probed, first_error, rule_files
 from lazyck.postbuild.probe.preprocess import macros_of, read_source, render_batch
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.settings.environment import environment
 from lazyck.toolchains.base import SourceCompile
 
@@ -49,7 +49,7 @@ class Case:
     group: Group
     blobs: tuple[tuple[Probed, BlobRecord], ...]
     recipe: Recipe
-    where: Places
+    where: BundlePaths
     places: Mapping[str, str]  # the bundle's files for them → the build's files
     root: Path
 
@@ -72,8 +72,8 @@ class Case:
         """Return the absolute paths that an `#include` in these files names."""
         return frozenset(n for file in self.places.values() for n in included_by(file)[0] if n.startswith("/"))
 
-    def key(self, contents: Contents) -> str:
-        """Return a digest of all that the preprocessor is told, given and told to search."""
+    def key(self, contents: FileDigests) -> str:
+        """Return a digest of the preprocessor's options, inputs and search paths."""
         recipe, group = self.recipe, self.group
         words = [*recipe.compile, *(w for pair in recipe.env for w in pair), recipe.toolchain_id, *group.archs, ""]
         words += [str(self.root), *(r.source for _, r in self.blobs)]
@@ -81,16 +81,16 @@ class Case:
         return digest(*map(encode, [*words, "", *files]))
 
 
-class Proof:
+class BundleProof:
     """Proves the bundles of one link, one after the other. The findings are written beside each for
     the next link, which reads them from the link's final place."""
 
-    def __init__(self, job: LinkJob, groups: Sequence[Group], contents: Contents) -> None:
+    def __init__(self, context: LinkContext, groups: Sequence[Group], contents: FileDigests) -> None:
         self._groups = [g for g in groups if g.toolchain.written_in == "c++"]
-        self._directory, self._jobs = job.directory, job.settings.jobs
+        self._directory, self._jobs = context.directory, context.options.jobs
         self._contents = contents
         self._added: dict[int, frozenset[str]] = {}
-        self._known = _read(job.final / _FILE)
+        self._known = _read(context.final / _FILE)
         self._used: dict[str, Finding] = {}
 
     def completed(self, lazy: Sequence[Probed]) -> tuple[Probed, ...]:
@@ -105,7 +105,7 @@ class Proof:
             members = set(self._blobs_of(i))
             blobs = tuple((p, r) for p, r in made.rows if p.blob in members)
             if blobs:
-                where = made.places[group.toolchain.name]
+                where = made.paths[group.toolchain.name]
                 files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
                 held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
                 recipe = made.manifest.recipes[blobs[0][1].recipe]
@@ -176,11 +176,11 @@ def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord
     lacking: set[str] = set()
     reason: Reason | None = None
     group = case.group
-    job = SourceCompile(words, str(batch), str(output), group.archs, str(work), env)
-    for argv in group.toolchain.dependencies(job):
+    context = SourceCompile(words, str(batch), str(output), group.archs, str(work), env)
+    for argv in group.toolchain.dependencies(context):
         result = proc.run(argv, cwd=work, env=env)
         if result.status != 0:
-            reason = Reason(Kind.NOT_PREPROCESSED, first_error(result.stdout + result.stderr))
+            reason = Reason(ReasonKind.NOT_PREPROCESSED, first_error(result.stdout + result.stderr))
             break
         more, reason = _judge(case, rule_files(output, str(work)) - {str(batch)}, str(work))
         lacking |= more
@@ -218,7 +218,7 @@ def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], Reason | No
             name = path[len(work) + 1 :]
             found = _candidates(case, name) - held
             if not found:
-                return lacking, Reason(Kind.NOT_IN_BUNDLE, name)
+                return lacking, Reason(ReasonKind.NOT_IN_BUNDLE, name)
             lacking |= found
             continue
         path = os.path.normpath(path)
@@ -229,7 +229,7 @@ def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], Reason | No
                 lacking.add(original)
         elif not case.where.is_foreign(path) and _is_of_the_build(case, path):
             if path in held or not os.path.isfile(path):
-                return lacking, Reason(Kind.ONLY_HERE, path)
+                return lacking, Reason(ReasonKind.ONLY_HERE, path)
             lacking.add(path)
     return lacking, None
 

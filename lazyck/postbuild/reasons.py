@@ -21,7 +21,7 @@ _WRAPPER = (
 )
 
 
-class Kind(Enum):
+class ReasonKind(Enum):
     """Lists the kinds of reasons. `says` is what a source does or has, with the verb first; what
     the reason is about may follow. `advice` is what to change so that the source becomes lazy."""
 
@@ -192,7 +192,7 @@ class Kind(Enum):
 class Reason:
     """Says why a source is eager. `about` is one line: names, a place or a message."""
 
-    kind: Kind
+    kind: ReasonKind
     about: str = ""
 
     def __str__(self) -> str:
@@ -207,7 +207,7 @@ class Reason:
     def of_line(cls, line: str) -> "Reason":
         """Return the reason that `as_line` encoded, or `OTHER` for any other line."""
         kind, tab, about = line.partition("\t")
-        return cls(Kind[kind], about) if tab and kind in Kind.__members__ else cls(Kind.OTHER, line)
+        return cls(ReasonKind[kind], about) if tab and kind in ReasonKind.__members__ else cls(ReasonKind.OTHER, line)
 
 
 def sentence(reasons: Iterable[Reason]) -> str:
@@ -222,8 +222,8 @@ def readable(reasons: Sequence[Reason], env: Mapping[str, str] | None = None) ->
 
 
 @dataclass(frozen=True)
-class Unlazy:
-    """Names a source that is less lazy than it was meant to be, and why. `source` is its path from
+class Downgrade:
+    """Names a source that is less lazy than requested, and why. `source` is its path from
     where the build was called. An eager GPU source may have two reasons: why it is no blob, and why
     it is not compiled by kernel either."""
 
@@ -240,25 +240,23 @@ def path_from(source: str, directory: str) -> str:
     return source if is_apart else os.path.relpath(source, directory)
 
 
-def to_pair(found: Unlazy) -> tuple[str, str]:
+def to_pair(found: Downgrade) -> tuple[str, str]:
     """Return a source as a manifest has it: its path, and a line for each reason."""
     return found.source, "\n".join(r.as_line() for r in found.reasons)
 
 
-def of_pair(source: str, text: str) -> Unlazy:
-    """Return the source that `to_pair` encoded."""
-    return Unlazy(source, tuple(map(Reason.of_line, text.split("\n"))))
+def of_pair(source: str, text: str) -> Downgrade:
+    return Downgrade(source, tuple(map(Reason.of_line, text.split("\n"))))
 
 
-def to_json(found: Unlazy) -> dict[str, Any]:
-    """Return a source as JSON for programs."""
+def to_json(found: Downgrade) -> dict[str, Any]:
     reasons = [{"kind": r.kind.name, "about": r.about, "text": str(r), "advice": r.kind.advice} for r in found.reasons]
     return {"source": found.source, "reasons": reasons}
 
 
-def of_json(raw: Any) -> Unlazy:
+def of_json(raw: Any) -> Downgrade:
     """Return the source that `to_json` encoded. Raises `KeyError` or `TypeError`."""
-    return Unlazy(raw["source"], tuple(Reason(Kind[r["kind"]], r["about"]) for r in raw["reasons"]))
+    return Downgrade(raw["source"], tuple(Reason(ReasonKind[r["kind"]], r["about"]) for r in raw["reasons"]))
 
 
 # -- what to tell people --------------------------------------------------------------------------
@@ -269,21 +267,21 @@ _LONGEST = 200  # characters of a name or a message among others
 _FEW = 4
 
 
-def by_kinds(found: Sequence[Unlazy]) -> list[tuple[tuple[Kind, ...], list[Unlazy]]]:
+def by_kinds(found: Sequence[Downgrade]) -> list[tuple[tuple[ReasonKind, ...], list[Downgrade]]]:
     """Group the sources by the kinds of their reasons. The largest group comes first."""
-    groups: dict[tuple[Kind, ...], list[Unlazy]] = {}
+    groups: dict[tuple[ReasonKind, ...], list[Downgrade]] = {}
     for one in found:
         groups.setdefault(tuple(r.kind for r in one.reasons), []).append(one)
     return sorted(groups.items(), key=lambda group: -len(group[1]))
 
 
-def heading(kinds: Sequence[Kind], count: int) -> str:
-    """Return what is to be said of so many sources with these kinds of reasons."""
+def heading(kinds: Sequence[ReasonKind], count: int) -> str:
+    """Return a sentence about so many sources with these kinds of reasons."""
     says = " and ".join(kind.says for kind in kinds)
     return f"1 source {says}" if count == 1 else f"{count} sources, each of which {says}"
 
 
-def summary_lines(grade: str, found: Sequence[Unlazy]) -> list[str]:
+def summary_lines(grade: str, found: Sequence[Downgrade]) -> list[str]:
     """Return a line for each reason why sources are of another `grade`. It says all of a single
     source, and lists a few names of many."""
     lines = []
@@ -296,13 +294,13 @@ def summary_lines(grade: str, found: Sequence[Unlazy]) -> list[str]:
     return lines
 
 
-def advise(found: Sequence[Unlazy]) -> str:
+def advise(found: Sequence[Downgrade]) -> str:
     """Return a paragraph for each reason why sources are eager: what to change, and where."""
     paragraphs = [_paragraph(kinds, members) for kinds, members in by_kinds(found)]
     return "\n\n".join(paragraphs or ["no source is eager: there is nothing to change"])
 
 
-def _paragraph(kinds: Sequence[Kind], members: Sequence[Unlazy]) -> str:
+def _paragraph(kinds: Sequence[ReasonKind], members: Sequence[Downgrade]) -> str:
     advice = " Or: ".join(kind.advice for kind in kinds)
     base = _directory(members) if len(members) > 1 else ""
     where = f"in {visible(base)}: " if base else ""
@@ -310,14 +308,14 @@ def _paragraph(kinds: Sequence[Kind], members: Sequence[Unlazy]) -> str:
     return "\n".join([heading(kinds, len(members)), _wrapped(advice, "  ", "  "), sources])
 
 
-def _directory(members: Sequence[Unlazy]) -> str:
+def _directory(members: Sequence[Downgrade]) -> str:
     """Return the deepest directory of all the sources, with a slash, or an empty string."""
     is_mixed = len({m.source.startswith("/") for m in members}) > 1
     common = "" if is_mixed else os.path.commonpath([os.path.dirname(m.source) for m in members])
     return f"{common}/" if common.strip("/") else ""
 
 
-def _listed(members: Sequence[Unlazy], base: str) -> str:
+def _listed(members: Sequence[Downgrade], base: str) -> str:
     """List sources by their paths from `base`, those with one name or message together."""
     by_about: dict[str, list[str]] = {}
     for m in members:

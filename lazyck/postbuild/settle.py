@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lazyck.postbuild.eager import EagerObject, HostUnit, HostUnits, compile_eagerly
-from lazyck.postbuild.job import LinkJob
-from lazyck.postbuild.mentions import Members, Mentions
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import kernels, symbols
 from lazyck.postbuild.ownership import Ownership, assign
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
+from lazyck.postbuild.references import ArchiveMembers, TextReferences
 from lazyck.toolchains.command import CompileCommand
 
 
 @dataclass(frozen=True)
 class Settled:
-    """Holds which blobs own which symbols, and what becomes of each blob."""
+    """Holds the owner of each symbol, and the decision about each blob."""
 
     owned: Ownership
     lazy: tuple[Probed, ...]
@@ -31,7 +31,6 @@ class Settled:
 
     @property
     def units(self) -> list[HostUnit]:
-        """Return the host units among the objects."""
         return [made.unit for made in self.objects if made.unit]
 
     @property
@@ -44,23 +43,23 @@ class Settler:
 
     def __init__(
         self,
-        job: LinkJob,
+        context: LinkContext,
         probed: ProbeResult,
-        found: symbols.Symbols,
-        reader: symbols.Reader,
-        mentions: Mentions,
+        found: symbols.LinkSymbols,
+        reader: symbols.SymbolReader,
+        references: TextReferences,
         units: HostUnits,
     ) -> None:
-        self._job, self._probed, self._reader, self._units = job, probed, reader, units
-        self._directory = job.directory / "eager"
+        self._context, self._probed, self._reader, self._units = context, probed, reader, units
+        self._directory = context.directory / "eager"
         shutil.rmtree(self._directory, ignore_errors=True)
         self._objects: dict[CompileCommand, EagerObject] = {}
         self._copies = copies_in((p.blob, frozenset(p.symbols)) for p in probed.probed)
-        self._defined: dict[CompileCommand, symbols.Names] = {}
-        self._names = [found.objects, symbols.Names(undefined=found.members.undefined)]
+        self._defined: dict[CompileCommand, symbols.SymbolNames] = {}
+        self._names = [found.objects, symbols.SymbolNames(undefined=found.members.undefined)]
         self._files = dict(found.files)
         self._unneeded: frozenset[CompileCommand] = frozenset()
-        self._members = Members(job.inputs, probed, found, mentions)
+        self._members = ArchiveMembers(context.inputs, probed, found, references)
 
     def settle(self, eager: Mapping[CompileCommand, Reason], needed: frozenset[str]) -> Settled:
         """Return what is lazy if `eager` (blob to reason) is not, and blobs need symbols `needed`.
@@ -80,7 +79,7 @@ class Settler:
             offers = [o for o in every if o.blob not in self._objects and o.blob not in self._unneeded]
             real = self.real()
             owned = assign(offers, real.undefined | needed, real.defined, real.strong)
-            reasons, nothing = dict(owned.unneeded), Reason(Kind.NO_FUNCTION)
+            reasons, nothing = dict(owned.unneeded), Reason(ReasonKind.NO_FUNCTION)
             left = (real.undefined | needed) - real.defined
             wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
             for p in offers:
@@ -88,16 +87,16 @@ class Settler:
                 if launched := left.intersection(p.kernels):
                     kernel = min(launched)
                     by = next((path for path, names in self._files.items() if kernel in names.undefined), "")
-                    reasons[blob] = kernels.launched(kernel, symbols.source_name(by), self._job.env)
+                    reasons[blob] = kernels.launched(kernel, symbols.source_name(by), self._context.env)
                 elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
-                    reasons[blob] = Reason(Kind.HIDDEN, min(used))
+                    reasons[blob] = Reason(ReasonKind.HIDDEN, min(used))
                 elif blob in owned.lazy and (data := wanted & p.weak_data):
-                    reasons[blob] = Reason(Kind.TEMPLATE_DATA, ", ".join(sorted(data)[:3]))
+                    reasons[blob] = Reason(ReasonKind.TEMPLATE_DATA, ", ".join(sorted(data)[:3]))
                 elif p.kernels and reasons.get(blob) == nothing:
                     is_hidden = set(p.kernels) <= set(p.unreachable)
-                    reasons[blob] = Reason(Kind.KERNELS_HIDDEN if is_hidden else Kind.KERNELS_ALONE)
+                    reasons[blob] = Reason(ReasonKind.KERNELS_HIDDEN if is_hidden else ReasonKind.KERNELS_ALONE)
                 elif p.unreachable and reasons.get(blob) == nothing:
-                    reasons[blob] = Reason(Kind.HIDDEN, p.unreachable[0])
+                    reasons[blob] = Reason(ReasonKind.HIDDEN, p.unreachable[0])
             if not reasons:
                 left_out = self._copies | self._unneeded
                 objects = tuple(made for blob, made in self._objects.items() if blob not in left_out)
@@ -110,7 +109,7 @@ class Settler:
             if (made := self._objects.get(blob)) and made.unit:
                 del self._objects[blob]
 
-    def real(self) -> symbols.Names:
+    def real(self) -> symbols.SymbolNames:
         """Return the names of the link's objects and of the eager blobs' objects."""
         left_out = self._copies | self._unneeded
         own = (names for blob, names in self._defined.items() if blob not in left_out)
@@ -120,10 +119,10 @@ class Settler:
         fresh = {blob: reason for blob, reason in blobs.items() if blob not in self._objects}
         if not fresh:
             return
-        for made in compile_eagerly(self._job, fresh, self._directory, self._probed.keys, self._units):
+        for made in compile_eagerly(self._context, fresh, self._directory, self._probed.keys, self._units):
             self._objects[made.blob] = made
             if made.error is None:
-                names = self._reader.object(str(made.object)) or symbols.Names()
+                names = self._reader.object(str(made.object)) or symbols.SymbolNames()
                 self._defined[made.blob] = self._files[str(made.object)] = names
         self._copies |= copies_in((blob, names.strong) for blob, names in self._defined.items())
 

@@ -39,7 +39,6 @@ class LinkState:
 
 
 def save(state: LinkState, directory: Path) -> None:
-    """Write the state into the library's directory."""
     write_atomic(directory / "state.json", json.dumps(vars(state), indent=1).encode())
 
 
@@ -63,13 +62,12 @@ def tuples(raw: Any) -> Any:
 
 
 def library_dirs(tmp: Path) -> list[Path]:
-    """Return the directories of the libraries in a tmp dir."""
     return sorted(p.parent for p in tmp.glob("libs/*/state.json") if p.parent.suffix not in (_NEW, _OLD))
 
 
 def staging(directory: Path, lead: str = "") -> Path:
-    """Make an empty directory beside `directory`, in which a maker puts what `commit` moves there.
-    Paths that are relative to `directory` are relative to this one in the same way."""
+    """Make an empty directory beside `directory`, for files that `commit` moves there.
+    Its relative paths stay valid, because it has the depth of `directory`."""
     new = directory.with_name(f"{lead}{directory.name}{_NEW}")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)

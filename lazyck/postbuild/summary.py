@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lazyck.errors import FormatError
 from lazyck.files import write_atomic
-from lazyck.postbuild.reasons import Unlazy, of_json, summary_lines, to_json
+from lazyck.postbuild.reasons import Downgrade, of_json, summary_lines, to_json
 from lazyck.postbuild.state import tuples
 from lazyck.quantities import counted, show_size
 from lazyck.visible import visible, visible_lines
@@ -28,7 +28,7 @@ class LinkSummary:
     lazy: int
     symbols: int
     spare: int
-    eager: tuple[Unlazy, ...]
+    eager: tuple[Downgrade, ...]
     warnings: tuple[str, ...]
     probe_seconds: float
     bundle_seconds: float
@@ -43,11 +43,10 @@ class LinkSummary:
     unneeded: int = 0  # blobs of archives that are left out
     units: int = 0  # host units, whose kernels are compiled one by one
     kernels: int = 0  # those of the host units
-    by_kernel: tuple[Unlazy, ...] = ()  # blobs that became host units
+    by_kernel: tuple[Downgrade, ...] = ()  # blobs that became host units
 
 
 def save(summary: LinkSummary, path: Path) -> None:
-    """Write `summary` as JSON."""
     write_atomic(path, json.dumps(vars(summary), indent=1, default=to_json).encode())
 
 

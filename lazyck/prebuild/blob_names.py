@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from lazyck.errors import LazyckError, UsageError
-from lazyck.formats.layout import Place
+from lazyck.formats.layout import EntryPath
 from lazyck.formats.manifest import BlobRecord, Manifest
 from lazyck.history.profile import decode
 
@@ -62,7 +62,7 @@ def read_list(name: str, stdin: TextIO, library: str = "") -> list[str]:
     return [u.blob for u in uses if u is not None and (not library or u.library in ("", library))]
 
 
-class Names:
+class BlobNames:
     """An index of the names that the blobs of a manifest can be given by."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -93,7 +93,7 @@ class Names:
     def find(self, name: str) -> set[int]:
         """Return the numbers of the blobs that `name`, which may be a shell pattern, can mean."""
         base = os.path.basename(name.rstrip("/"))
-        file = Place("", "", base)
+        file = EntryPath("", "", base)
         blob = file.blob if file.is_entry or file.is_log else ""
         index = self._index
         found = index.get(name) or index.get(base) or index.get(blob) or set()
@@ -118,7 +118,7 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
     wanted = list(given)
     if not wanted and not every:
         raise UsageError("no blob named", "name blobs, or give --blob-list FILE or --all")
-    names = Names(manifest)
+    names = BlobNames(manifest)
     chosen: set[int] = set(range(len(manifest.blobs))) if every else set()
     parts: dict[str, int] = {}
     unknown = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lazyck.abi import archs_in_name
 from lazyck.errors import UsageError
 from lazyck.history.costs import Costs
-from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.blob_entries import BlobEntry
 from lazyck.quantities import counted, show_kib, show_seconds
 from lazyck.visible import visible
 
@@ -34,7 +34,6 @@ class Range:
         return show_seconds(self.likely) + bounds
 
     def rounded(self) -> dict[str, float]:
-        """Return the members, for JSON."""
         return {name: round(value, 1) for name, value in vars(self).items()}
 
 
@@ -48,20 +47,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A number of workers, with the places and the memory (None: no bound) of each."""
+    """A number of workers, each with its parallel jobs and memory (None: no bound)."""
 
     workers: int
-    places: int
+    jobs: int
     memory_kib: int | None = None
 
     @property
-    def total_places(self) -> int:
-        """Return how many compiles can run at the same time."""
-        return self.workers * self.places
+    def total_jobs(self) -> int:
+        return self.workers * self.jobs
 
 
 @dataclass(frozen=True)
-class Placed:
+class ScheduledTask:
     """Where and when a task runs. `task` is its number."""
 
     task: int
@@ -70,25 +68,25 @@ class Placed:
     end: float
 
 
-def schedule(tasks: Sequence[Task], fleet: Fleet) -> list[Placed]:
+def schedule(tasks: Sequence[Task], fleet: Fleet) -> list[ScheduledTask]:
     """Decide which worker compiles what and when. The placements are in the order in which they
     begin.
 
-    The model follows a farm. A task takes the first free place, the longest first. It begins on its
+    The model follows a farm. The longest task takes the first free job slot. It begins on its
     worker when the memory that it needs is free, or when nothing else runs there (`HostPermit` of
-    the runtime). Until then it keeps its place.
+    the runtime). Until then it keeps its job slot.
     """
     running: list[set[int]] = [set() for _ in range(fleet.workers)]
     waiting: list[list[int]] = [[] for _ in range(fleet.workers)]
     ends: list[tuple[float, int, int]] = []  # (time, worker, task)
-    placed: list[Placed] = []
+    placed: list[ScheduledTask] = []
 
     def begin(number: int, at: int, now: float) -> bool:
         task, used = tasks[number], sum(tasks[n].kib for n in running[at])
         if running[at] and fleet.memory_kib is not None and used + task.kib > fleet.memory_kib:
             return False
         running[at].add(number)
-        placed.append(Placed(number, at, now, now + task.seconds))
+        placed.append(ScheduledTask(number, at, now, now + task.seconds))
         heapq.heappush(ends, (now + task.seconds, at, number))
         return True
 
@@ -98,8 +96,8 @@ def schedule(tasks: Sequence[Task], fleet: Fleet) -> list[Placed]:
         if (number := next(queue, None)) is not None and not begin(number, at, now):
             waiting[at].append(number)
 
-    for place in range(min(fleet.total_places, len(tasks))):
-        take_next(place % fleet.workers, 0.0)
+    for slot in range(min(fleet.total_jobs, len(tasks))):
+        take_next(slot % fleet.workers, 0.0)
     while ends:
         now, at, ended = heapq.heappop(ends)
         running[at].remove(ended)
@@ -108,15 +106,15 @@ def schedule(tasks: Sequence[Task], fleet: Fleet) -> list[Placed]:
     return placed
 
 
-def makespan(placed: Sequence[Placed]) -> float:
-    """Return when the last task ends."""
+def makespan(placed: Sequence[ScheduledTask]) -> float:
     return max((p.end for p in placed), default=0.0)
 
 
 def least(tasks: Sequence[Task], fleet: Fleet) -> float:
-    """Return a bound for every schedule: the longest task, or all work spread over all places."""
+    """Return a bound for every schedule: the longest task, or all work spread over all job
+    slots."""
     longest = max((t.seconds for t in tasks), default=0.0)
-    return max(longest, sum(t.seconds for t in tasks) / fleet.total_places)
+    return max(longest, sum(t.seconds for t in tasks) / fleet.total_jobs)
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class Known:
     """An entry to compile, its seconds (None: never compiled), whether they are for other archs,
     and its memory."""
 
-    entry: Entry
+    entry: BlobEntry
     seconds: float | None
     is_of_other_archs: bool
     kib: int
@@ -143,14 +141,14 @@ class Work:
 
     @property
     def guessed(self) -> int:
-        """Return how many were never compiled."""
         return sum(j.seconds is None for j in self.jobs)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The forecast for one fleet: the time to the end, the share of the places' time that compiles
-    fill, a bound that no schedule beats, and how many jobs need more memory than a worker has."""
+    """The forecast for one fleet: the time to the end, the share of the job slots' time that
+    compiles fill, a bound that no schedule beats, and how many jobs need more memory than a worker
+    has."""
 
     fleet: Fleet
     seconds: Range
@@ -159,7 +157,7 @@ class Forecast:
     too_large: int
 
 
-def gather(entries: Sequence[Entry], costs: Costs, from_scratch: bool = False) -> Work:
+def gather(entries: Sequence[BlobEntry], costs: Costs, from_scratch: bool = False) -> Work:
     """Return what is to be compiled, with what is known of it. With `from_scratch`, nothing counts
     as cached.
 
@@ -209,18 +207,16 @@ def forecast(work: Work, fleet: Fleet) -> Forecast:
         time = makespan(schedule(tasks, fleet))
         times.append(time)
         bounds.append(least(tasks, fleet))
-        shares.append(sum(t.seconds for t in tasks) / (time * fleet.total_places) if time else 1.0)
+        shares.append(sum(t.seconds for t in tasks) / (time * fleet.total_jobs) if time else 1.0)
     too_large = 0 if fleet.memory_kib is None else sum(j.kib > fleet.memory_kib for j in work.jobs)
     return Forecast(fleet, spread(times), statistics.median(shares), statistics.median(bounds), too_large)
 
 
 def total(work: Work) -> Range:
-    """Return the compile seconds of all jobs together."""
     return spread([sum(t.seconds for t in tasks) for tasks in draws(work)])
 
 
 def longest(work: Work) -> list[Known]:
-    """Return the jobs that are known to take longest."""
     known = [j for j in work.jobs if j.seconds is not None]
     return sorted(known, key=lambda j: -(j.seconds or 0))[:_SHOWN]
 
@@ -235,9 +231,9 @@ def render(work: Work, forecasts: Sequence[Forecast]) -> str:
     rows = [("workers", "jobs each", "memory each", "time", "efficiency", "not less than")]
     for f in forecasts:
         memory = "not considered" if f.fleet.memory_kib is None else show_kib(f.fleet.memory_kib)
-        bound = "the longest alone" if f.least * f.fleet.total_places > total(work).likely * 1.001 else "all slots busy"
+        bound = "the longest alone" if f.least * f.fleet.total_jobs > total(work).likely * 1.001 else "all slots busy"
         rows.append((
-            str(f.fleet.workers), str(f.fleet.places), memory, str(f.seconds), f"{f.efficiency:.0%}",
+            str(f.fleet.workers), str(f.fleet.jobs), memory, str(f.seconds), f"{f.efficiency:.0%}",
             f"{show_seconds(f.least)}, {bound}",
         ))  # fmt: skip
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -286,7 +282,7 @@ def to_json(work: Work, forecasts: Sequence[Forecast]) -> str:
         ],
         "plans": [
             {
-                "workers": f.fleet.workers, "jobs": f.fleet.places, "memory_kib": f.fleet.memory_kib,
+                "workers": f.fleet.workers, "jobs": f.fleet.jobs, "memory_kib": f.fleet.memory_kib,
                 "seconds": f.seconds.rounded(), "efficiency": round(f.efficiency, 3),
                 "least_seconds": round(f.least, 1), "too_large": f.too_large,
             }

@@ -10,9 +10,9 @@ from lazyck import abi
 from lazyck.directory import Directory, directory_below, opened_in
 from lazyck.errors import LazyckError
 from lazyck.formats.layout import ENTRY, LOG, REMOTE
-from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.blob_entries import BlobEntry
 
-# What the runtime keeps at a cache's root for its own work.
+# The runtime's own files in a cache's root.
 _WORK = (
     abi.CACHE_LOCKS, abi.CACHE_STAGING, abi.CACHE_SLOTS, abi.CACHE_COSTS, abi.CACHE_HISTORY, abi.CACHE_SEEN,
     abi.CACHE_PREAMBLES, abi.CACHE_TRIMMED, REMOTE,
@@ -46,7 +46,7 @@ def held(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def adopt(directory: Path, entries: Iterable[Entry]) -> None:
+def adopt(directory: Path, entries: Iterable[BlobEntry]) -> None:
     """Copy entries that were found whole in another cache. An entry is valid wherever it lies."""
     for entry in entries:
         if not entry.cached or entry.root == directory:
@@ -57,10 +57,10 @@ def adopt(directory: Path, entries: Iterable[Entry]) -> None:
                 target.write(entry.path.name, data, 0o755)
 
 
-def missing(directory: Path, entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries that are not in `directory`, whatever was said of them before."""
+def missing(directory: Path, entries: Iterable[BlobEntry]) -> list[BlobEntry]:
+    """Return the entries that are not in `directory`, according to the file system."""
 
-    def is_there(entry: Entry) -> bool:
+    def is_there(entry: BlobEntry) -> bool:
         with contextlib.suppress(OSError), directory_below(directory, entry.relative.parent) as own:
             return own.has_file(entry.path.name)
         return False

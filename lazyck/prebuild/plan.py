@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lazyck.history.costs import Costs
-from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.blob_entries import BlobEntry
 from lazyck.quantities import counted, show_seconds
 from lazyck.visible import visible
 
@@ -15,12 +15,11 @@ from lazyck.visible import visible
 class Job:
     """An entry to compile, and the seconds that it took before (None: not known)."""
 
-    entry: Entry
+    entry: BlobEntry
     seconds: float | None
 
     @property
     def title(self) -> str:
-        """Return the job's name for messages."""
         return f"{visible(self.entry.name)} ({visible(self.entry.shown_arch)})"
 
 
@@ -28,21 +27,19 @@ class Job:
 class Plan:
     """All entries that were asked for, and jobs for those that are to be compiled, in order."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[BlobEntry, ...]
     jobs: tuple[Job, ...]
 
     @property
     def total(self) -> int:
-        """Return how many entries were asked for."""
         return len(self.entries)
 
     @property
     def cached(self) -> int:
-        """Return how many of them the cache has already."""
         return len(self.entries) - len(self.jobs)
 
 
-def make_plan(entries: Iterable[Entry], costs: Costs) -> Plan:
+def make_plan(entries: Iterable[BlobEntry], costs: Costs) -> Plan:
     """Make a plan, longest jobs first, so that no long one is left alone at the end. A blob of
     which nothing is known counts as the mean. Equal jobs keep the manifest's order."""
     every, mean = tuple(entries), costs.mean or 0.0
@@ -93,7 +90,7 @@ def plan_to_json(plan: Plan, costs: Costs, parallel: int) -> str:
 
 
 @dataclass(frozen=True)
-class Failure:
+class JobFailure:
     """A job that failed: the path of its log (empty if there is none) and the compiler's first
     error. `is_final` says that the compiler itself refused the code, and would refuse it again."""
 
@@ -104,22 +101,21 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlanOutcome:
     """The result of a plan."""
 
     plan: Plan
     compiled: int
-    failures: tuple[Failure, ...]
+    failures: tuple[JobFailure, ...]
     seconds: float
     is_interrupted: bool = False
 
     @property
     def left(self) -> int:
-        """Return how many jobs were not tried, or not finished."""
         return len(self.plan.jobs) - self.compiled - len(self.failures)
 
 
-def outcome_to_json(outcome: Outcome) -> str:
+def outcome_to_json(outcome: PlanOutcome) -> str:
     """Return the outcome as one JSON object."""
     return json.dumps({
         "total": outcome.plan.total,
@@ -135,8 +131,7 @@ def outcome_to_json(outcome: Outcome) -> str:
     }, indent=1)  # fmt: skip
 
 
-def render_outcome(outcome: Outcome) -> str:
-    """Return the outcome as one line."""
+def render_outcome(outcome: PlanOutcome) -> str:
     parts = [f"{outcome.compiled} compiled"]
     parts += [f"{len(outcome.failures)} failed"] if outcome.failures else []
     parts += [f"{outcome.left} left to do"] if outcome.left else []
@@ -144,8 +139,7 @@ def render_outcome(outcome: Outcome) -> str:
     return f"{counted(outcome.plan.total, 'entry', 'entries')}: {', '.join(parts)}; {show_seconds(outcome.seconds)}"
 
 
-def render_failures(failures: Sequence[Failure]) -> str:
-    """List each failure with its log."""
+def render_failures(failures: Sequence[JobFailure]) -> str:
     lines = []
     for f in failures:
         lines.append(f"  {f.job.title}: {visible(f.error)}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lazyck import abi, proc, waiting
 from lazyck.errors import BuildError
-from lazyck.prebuild.entries import listed, rt_words
+from lazyck.prebuild.blob_entries import listed, rt_words
 from lazyck.prebuild.plan import Job
 from lazyck.quantities import counted
 

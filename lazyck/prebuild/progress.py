@@ -7,7 +7,7 @@ from typing import Protocol, TextIO
 
 from tqdm import tqdm
 
-from lazyck.prebuild.plan import Failure, Outcome, Plan
+from lazyck.prebuild.plan import JobFailure, Plan, PlanOutcome
 from lazyck.quantities import show_kib, show_seconds
 from lazyck.terminal import is_quiet, width_of
 from lazyck.visible import visible
@@ -19,7 +19,7 @@ _EARLY = 3.0  # seconds after which what has been done tells something about the
 
 
 @dataclass
-class State:
+class PlanProgress:
     """Jobs by their numbers in the plan: when the running ones began, in seconds of a monotonic
     clock, what those that ended took, and which failed."""
 
@@ -28,15 +28,16 @@ class State:
     start: float
     running: dict[int, float] = field(default_factory=dict)
     took: dict[int, float] = field(default_factory=dict)
-    failures: dict[int, Failure] = field(default_factory=dict)
+    failures: dict[int, JobFailure] = field(default_factory=dict)
     is_interrupted: bool = False
 
     @property
     def done(self) -> int:
-        """Return how many jobs have ended, failed or not."""
         return len(self.took) + len(self.failures)
 
-    def end(self, number: int, reporter: "Reporter", failure: Failure | None = None, seconds: float = 0.0) -> None:
+    def end(
+        self, number: int, reporter: "ProgressReporter", failure: JobFailure | None = None, seconds: float = 0.0
+    ) -> None:
         """Record and report that a job has ended. `seconds` counts if it was not seen running."""
         since = self.running.pop(number, None)
         if failure:
@@ -45,13 +46,12 @@ class State:
             self.took[number] = seconds if since is None else time.monotonic() - since
         reporter.ended(self, number, visible(failure.error) if failure else "")
 
-    def outcome(self) -> Outcome:
-        """Return the result of what has ended so far."""
+    def outcome(self) -> PlanOutcome:
         failures = tuple(self.failures[i] for i in sorted(self.failures))
-        return Outcome(self.plan, len(self.took), failures, time.monotonic() - self.start, self.is_interrupted)
+        return PlanOutcome(self.plan, len(self.took), failures, time.monotonic() - self.start, self.is_interrupted)
 
 
-def time_left(state: State, now: float) -> float | None:
+def time_left(state: PlanProgress, now: float) -> float | None:
     """Return the seconds until the end, by what the jobs took before and how fast they run this
     time; None if nothing is known yet.
 
@@ -67,7 +67,7 @@ def time_left(state: State, now: float) -> float | None:
     done = sum(work[i] for i in ended)
     done += sum(min(work[i], now - since) for i, since in state.running.items())
     left = max(0.0, sum(work) - done)
-    # The one that runs longest decides if there are more places than jobs.
+    # The one that runs longest decides if more jobs could run than are left.
     longest = max(
         (work[i] - (now - state.running.get(i, now)) for i in range(len(work)) if i not in ended), default=0.0
     )
@@ -77,7 +77,7 @@ def time_left(state: State, now: float) -> float | None:
     return max(left / max(speed, 1e-6), longest, 0.0)
 
 
-def describe(state: State, now: float, used_kib: int, room: int | None = None) -> str:
+def describe(state: PlanProgress, now: float, used_kib: int, room: int | None = None) -> str:
     """Return the status as `3 failed, 4 m 20 s left, 12 running, 0.8/s, 2.1 GB; fwd_d128 43 s`.
     With `room`, as many parts are shown as fit into these columns, first ones first. The last part
     names the job that has been running longest, if there is space for it."""
@@ -102,13 +102,13 @@ def describe(state: State, now: float, used_kib: int, room: int | None = None) -
     return text
 
 
-class Reporter(Protocol):
+class ProgressReporter(Protocol):
     """Receive what happens, and show it whenever asked to."""
 
-    def ended(self, state: State, number: int, error: str) -> None:
+    def ended(self, state: PlanProgress, number: int, error: str) -> None:
         """Report that a job has ended. `error` is an empty string if it succeeded."""
 
-    def show(self, state: State, now: float, used_kib: int) -> None:
+    def show(self, state: PlanProgress, now: float, used_kib: int) -> None:
         """Show the state at the time `now`."""
 
     def note(self, line: str) -> None:
@@ -118,7 +118,7 @@ class Reporter(Protocol):
         """End the display."""
 
 
-class Bar:
+class ProgressBar:
     """A bar at the foot of a terminal. Failures scroll past above it."""
 
     def __init__(self, stream: TextIO, total: int) -> None:
@@ -134,11 +134,11 @@ class Bar:
             bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}|{postfix}",
         )
 
-    def ended(self, state: State, number: int, error: str) -> None:
+    def ended(self, state: PlanProgress, number: int, error: str) -> None:
         if error:
             self.note(f"lazyck: failed: {state.plan.jobs[number].title}: {error}")
 
-    def show(self, state: State, now: float, used_kib: int) -> None:
+    def show(self, state: PlanProgress, now: float, used_kib: int) -> None:
         if state.done == self._bar.n and now < self._next:
             return
         self._next = now + _BAR_INTERVAL
@@ -155,7 +155,7 @@ class Bar:
         self._bar.close()
 
 
-class Lines:
+class ProgressLines:
     """Lines for logs: one about the blob that ended last, every few seconds at most, and one for
     each failure at once."""
 
@@ -165,7 +165,7 @@ class Lines:
         self._next = 0.0
         self._waiting = ""  # a line about a blob, not printed yet
 
-    def ended(self, state: State, number: int, error: str) -> None:
+    def ended(self, state: PlanProgress, number: int, error: str) -> None:
         count, job = f"[{state.done}/{len(state.plan.jobs)}]", state.plan.jobs[number]
         if error:
             self.note(f"lazyck: {count} failed: {job.title}: {error}")
@@ -173,7 +173,7 @@ class Lines:
         if self._shows:
             self._waiting = f"lazyck: {count} compiled {job.title} in {show_seconds(state.took[number])}"
 
-    def show(self, state: State, now: float, used_kib: int) -> None:
+    def show(self, state: PlanProgress, now: float, used_kib: int) -> None:
         if not self._waiting or now < self._next:
             return
         rest = describe(state, now, used_kib) if state.done < len(state.plan.jobs) else ""
@@ -190,8 +190,8 @@ class Lines:
             self.note(self._waiting)
 
 
-def reporter(total: int) -> Reporter:
+def reporter(total: int) -> ProgressReporter:
     """Return the reporter that suits stderr."""
     if sys.stderr.isatty() and not is_quiet():
-        return Bar(sys.stderr, total)
-    return Lines(sys.stderr, total, shows=not is_quiet())
+        return ProgressBar(sys.stderr, total)
+    return ProgressLines(sys.stderr, total, shows=not is_quiet())

@@ -1,7 +1,7 @@
-"""Carry out a plan: give out its jobs, longest first, take in what becomes of them, and show it.
+"""Carry out a plan: assign its jobs, longest first, collect their results, and show progress.
 
-Each executor is a `Run`: `Local` compiles on this machine, by one `lazyck-rt compile` for each
-entry; `farm/` on a cluster of dask; `reapi/` by a compile service.
+Each executor is a `PlanRun`: `LocalRun` compiles on this machine, by one `lazyck-rt compile` for
+each entry; `farm/` on a cluster of dask; `reapi/` by a compile service.
 """
 
 import os
@@ -20,10 +20,10 @@ from typing import Any
 from lazyck import abi, proc
 from lazyck.errors import LazyckError
 from lazyck.formats.manifest import Manifest
-from lazyck.prebuild.entries import rt_words
-from lazyck.prebuild.plan import Failure, Job, Outcome, Plan
+from lazyck.prebuild.blob_entries import rt_words
+from lazyck.prebuild.plan import Job, JobFailure, Plan, PlanOutcome
 from lazyck.prebuild.preambles import find_preambles
-from lazyck.prebuild.progress import Reporter, State
+from lazyck.prebuild.progress import PlanProgress, ProgressReporter
 from lazyck.prebuild.reapi.endpoint import is_endpoint
 from lazyck.visible import visible
 
@@ -34,14 +34,14 @@ _REFUSED = 2  # how `lazyck-rt` ends if the compiler itself refused the code
 
 
 @dataclass(frozen=True)
-class Request:
+class PrebuildRequest:
     """What is to be done: a plan for a library, in an environment. The reporter is told of it."""
 
     manifest_file: Path
     manifest: Manifest
     plan: Plan
     env: Mapping[str, str]
-    reporter: Reporter
+    reporter: ProgressReporter
     keeps_going: bool = True
 
 
@@ -49,13 +49,13 @@ class StoppedError(Exception):
     """The run has ended."""
 
 
-class Run:
+class PlanRun:
     """A plan that is being done, `parallel` jobs at a time. A subclass makes the entries, on
     threads of the pool; all else happens on the main thread."""
 
-    def __init__(self, request: Request, parallel: int, threads: int = 0) -> None:
+    def __init__(self, request: PrebuildRequest, parallel: int, threads: int = 0) -> None:
         self.request, self.plan, self.env, self.reporter = request, request.plan, request.env, request.reporter
-        self.state = State(self.plan, parallel, time.monotonic())
+        self.state = PlanProgress(self.plan, parallel, time.monotonic())
         self.pool = ThreadPoolExecutor(threads or parallel)
         self.todo = deque(range(len(self.plan.jobs)))
         self.busy: set[int] = set()  # jobs that were given out and have not ended
@@ -63,7 +63,7 @@ class Run:
         self.last_event = 0.0
         self._events: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
 
-    def build(self) -> Outcome:
+    def build(self) -> PlanOutcome:
         """Work until the plan is done or interrupted (Ctrl-C, SIGTERM, SIGHUP). What has been made
         until then stays, and the outcome says so. Raises `LazyckError`."""
         try:
@@ -72,7 +72,7 @@ class Run:
                 self.last_event = time.monotonic()
                 while self.is_open():
                     self.look()
-                    while self.todo and self.may_begin and self.has_place():
+                    while self.todo and self.may_begin and self.has_capacity():
                         number = self.todo.popleft()
                         self.busy.add(number)
                         self.give(number)
@@ -86,15 +86,12 @@ class Run:
 
     @property
     def may_begin(self) -> bool:
-        """Return whether the failures so far allow more jobs to begin."""
         return self.request.keeps_going or not self.state.failures
 
     def is_open(self) -> bool:
-        """Return whether there is something to wait for."""
         return bool(self.busy or (self.todo and self.may_begin))
 
     def post(self, event: Callable[..., object], *words: Any) -> None:
-        """Have the main thread call this."""
         self._events.put(partial(event, *words))
 
     def take_in(self, seconds: float) -> None:
@@ -104,12 +101,12 @@ class Run:
                 self._events.get(timeout=seconds)()
                 self.last_event, seconds = time.monotonic(), 0.0
 
-    def ended(self, number: int, failure: Failure | None = None, seconds: float = 0.0) -> None:
+    def ended(self, number: int, failure: JobFailure | None = None, seconds: float = 0.0) -> None:
         """Record and report that a job has ended."""
         self.busy.discard(number)
         self.state.end(number, self.reporter, failure, seconds)
 
-    # What a subclass decides:
+    # Subclasses override:
 
     def prepare(self) -> None:
         """Do what comes before the first job."""
@@ -120,7 +117,7 @@ class Run:
     def end(self) -> None:
         """End what is under way."""
 
-    def has_place(self) -> bool:
+    def has_capacity(self) -> bool:
         """Return whether another job can be given out."""
         return len(self.busy) < self.state.parallel
 
@@ -128,7 +125,7 @@ class Run:
         """Give out a job."""
         self.pool.submit(self._make, number)
 
-    def make(self, number: int, job: Job) -> Failure | None:
+    def make(self, number: int, job: Job) -> JobFailure | None:
         """Make an entry, on a thread of the pool. Return its failure, if any. Raises
         `StoppedError`."""
         raise NotImplementedError
@@ -140,16 +137,16 @@ class Run:
         except StoppedError:
             return
         except Exception as e:
-            failure = Failure(job, "", e.message if isinstance(e, LazyckError) else f"{type(e).__name__}: {e}")
+            failure = JobFailure(job, "", e.message if isinstance(e, LazyckError) else f"{type(e).__name__}: {e}")
         self.post(self.ended, number, failure)
 
 
-class Local(Run):
+class LocalRun(PlanRun):
     """A run on this machine. With `verbose`, commands are printed; with `again`, what another cache
     than the first has is compiled, too."""
 
     def __init__(
-        self, rt: Path, request: Request, parallel: int, *, verbose: bool = False, again: bool = False
+        self, rt: Path, request: PrebuildRequest, parallel: int, *, verbose: bool = False, again: bool = False
     ) -> None:
         super().__init__(request, parallel)
         # The user has asked for compiles, even if jobs in this environment may not compile at run
@@ -180,7 +177,7 @@ class Local(Run):
         self.state.running[number] = time.monotonic()
         super().give(number)
 
-    def make(self, number: int, job: Job) -> Failure | None:
+    def make(self, number: int, job: Job) -> JobFailure | None:
         if number in self._with_preambles:  # if it fails, the compiles do without it
             self._run(abi.RT_PREAMBLE, job)
         done = self._run(abi.RT_COMPILE, job, *self._options)
@@ -197,15 +194,15 @@ class Local(Run):
         return done
 
 
-def build_on(executor: str, request: Request, *, named_by: str, jobs: int | None) -> Outcome:
+def build_on(executor: str, request: PrebuildRequest, *, named_by: str, jobs: int | None) -> PlanOutcome:
     """Do the plan by the executor of this URL, which the user gave as the value of `named_by`.
 
     `jobs` is how many compiles a worker of a cluster runs at a time (None: its threads), or how
     many actions of a service may be under way (None: 64). Raises `LazyckError`.
     """
-    # Each needs libraries that not everybody has, so it is imported when it is used.
+    # Each needs optional libraries, so it is imported when it is used.
     if is_endpoint(executor):
-        from lazyck.prebuild.reapi.run import build_on_service
+        from lazyck.prebuild.reapi.service_run import build_on_service
 
         return build_on_service(executor, request, named_by=named_by, jobs=jobs)
     from lazyck.prebuild.farm.farm import build_on_farm
@@ -213,18 +210,18 @@ def build_on(executor: str, request: Request, *, named_by: str, jobs: int | None
     return build_on_farm(executor, request, jobs=jobs)
 
 
-def failure_of(job: Job, output: str, status: int) -> Failure:
+def failure_of(job: Job, output: str, status: int) -> JobFailure:
     """Return the failure that `lazyck-rt compile` reports for a blob that it could not compile."""
     lines = output.strip().split("\n")
     log = next((line.strip()[5:] for line in lines if line.startswith("  log: ")), "")
     prefix = f"lazyck: cannot compile blob '{visible(job.entry.name)}' for {job.entry.shown_arch}: "
     first = lines[0].removeprefix(prefix) or f"lazyck-rt ended with status {status} and said nothing"
     log = log or (str(job.entry.log) if job.entry.log.exists() else "")
-    return Failure(job, log, first[:_LONGEST_ERROR], status == _REFUSED)
+    return JobFailure(job, log, first[:_LONGEST_ERROR], status == _REFUSED)
 
 
 @contextmanager
-def _interruptible(state: State) -> Iterator[None]:
+def _interruptible(state: PlanProgress) -> Iterator[None]:
     """Note in the state that Ctrl-C interrupted the block, or SIGTERM or SIGHUP (from a batch
     system or a closed terminal), so that compilers end too."""
     numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]

@@ -13,16 +13,15 @@ from typing import Any
 from lazyck.remote.exchange import current
 
 
-class Cord:
-    """A second descriptor of a connection, which can end the connection whoever has the first
-    descriptor. If the library closes its own descriptor meanwhile, and the system gives the number
-    to another file, this one stays valid."""
+class ConnectionEnder:
+    """A second descriptor of a connection, which can end the connection from outside its library.
+    It stays valid if the library closes its descriptor and the system reuses the number."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=os.dup(fd))
 
     def end(self) -> None:
-        """End the connection, so that whoever reads or writes returns."""
+        """End the connection, so that blocked reads and writes return."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -34,7 +33,7 @@ class Cord:
 def hold(connection: Any) -> Any:
     """Have the exchange end this new connection, even before its TLS begins, and return it."""
     try:
-        current().hold(Cord(connection.fileno()))
+        current().hold(ConnectionEnder(connection.fileno()))
     except BaseException:
         connection.close()
         raise
@@ -52,31 +51,26 @@ class BoundedSocket:
         return getattr(self._connection, name)
 
     def recv(self, size: int, *flags: int) -> bytes:
-        """Read like a socket."""
         exchange = self._use()
         data: bytes = self._connection.recv(exchange.may_read(size), *flags)
         exchange.has_read(len(data))
         return data
 
     def recv_into(self, buffer: Any, size: int = 0, *flags: int) -> int:
-        """Read like a socket."""
         exchange = self._use()
         found: int = self._connection.recv_into(buffer, exchange.may_read(size or memoryview(buffer).nbytes), *flags)
         exchange.has_read(found)
         return found
 
     def send(self, data: Any, *flags: int) -> int:
-        """Send like a socket."""
         self._use()
         return int(self._connection.send(data, *flags))
 
     def sendall(self, data: Any, *flags: int) -> None:
-        """Send like a socket."""
         self._use()
         self._connection.sendall(data, *flags)
 
     def makefile(self, mode: str = "r", buffering: int | None = None, **how: Any) -> Any:
-        """Return a file to read from, like a socket."""
         if mode != "rb":
             raise ValueError(f"mode {mode!r}")
         raw = _Reader(self, self._connection.makefile("rb", buffering=0))
@@ -87,14 +81,12 @@ class BoundedSocket:
         exchange = current()
         exchange.check()
         if exchange is not self._exchange:
-            exchange.hold(Cord(self._connection.fileno()))
+            exchange.hold(ConnectionEnder(self._connection.fileno()))
             self._exchange = exchange
         return exchange
 
 
 class _Reader(io.RawIOBase):
-    """The file of a bounded socket."""
-
     def __init__(self, bounded: BoundedSocket, raw: Any) -> None:
         self._bounded = bounded
         self._raw = raw

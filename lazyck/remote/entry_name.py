@@ -1,4 +1,4 @@
-"""The names of an entry and its objects in a remote, which are alike for everybody.
+"""The names of an entry and its objects in a remote, which do not depend on the host.
 
     ac/<SHA-256>    the record of an entry, or its lease; the hash is of a line with its kind, the
                     entry's key and the entry's name; or an entry's provenance, where the line has
@@ -17,7 +17,7 @@ from lazyck import abi
 from lazyck.errors import FormatError
 from lazyck.files import open_regular
 from lazyck.formats import trailer
-from lazyck.formats.layout import Place
+from lazyck.formats.layout import EntryPath
 
 _KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -44,7 +44,6 @@ class EntryName:
 
     @property
     def record(self) -> str:
-        """Return the object that holds the entry's record."""
         return self._object("entry")
 
     @property
@@ -53,9 +52,8 @@ class EntryName:
         return self._object("lease")
 
     @property
-    def place(self) -> Place:
-        """Return the entry's place in a cache."""
-        return Place(*self.name.split("/"))
+    def entry_path(self) -> EntryPath:
+        return EntryPath(*self.name.split("/"))
 
     def provenance(self, public: str) -> str:
         """Return the object in which the owner of a public key says how the entry was made."""
@@ -81,7 +79,7 @@ def _is_place(name: str) -> bool:
     parts = name.split("/")
     if len(name) > LONGEST_NAME or len(parts) != 3:
         return False
-    place = Place(*parts)
+    place = EntryPath(*parts)
     return place.is_entry and all(_PART.fullmatch(p) for p in (place.library, place.leaf, place.blob))
 
 

@@ -3,8 +3,8 @@ it is given up.
 
 The limits hold here for all backends, below their libraries. A backend puts each connection into
 the exchange (`hold`), and what it reads is counted (`lazyck.remote.bounded_socket`). When an
-exchange is given up, everything that it holds is ended, so that no thread waits for it or reads on,
-whatever the library around the socket does.
+exchange is given up, everything that it holds is ended, so that no library's thread waits or reads
+on.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ class Ended(OSError):
     hide the error."""
 
 
-class TooMuch(OSError):
+class LimitExceeded(OSError):
     """More came than was asked for."""
 
 
-class Endable(Protocol):
-    """What an exchange holds: a connection or a process."""
+class Closable(Protocol):
+    """A resource of an exchange: a connection or a process."""
 
     def end(self) -> None:
-        """End it at once, whoever waits for it. May be called more than once, and from any
+        """End it at once, and wake threads that wait for it. May be called more than once, from any
         thread."""
 
     def release(self) -> None:
@@ -47,12 +47,11 @@ class Exchange:
         self._left = most + BESIDE
         self._left_of_answer = self._left
         self._lock = threading.Lock()
-        self._held: list[Endable] = []
+        self._held: list[Closable] = []
         self.is_ended = False
         self.has_too_much = False
 
     def check(self) -> None:
-        """Raise `Ended` if the exchange is over."""
         if self.is_ended:
             raise Ended("given up")
 
@@ -77,7 +76,7 @@ class Exchange:
         self._left_of_answer -= size
         self.check()
 
-    def hold(self, what: Endable) -> None:
+    def hold(self, what: Closable) -> None:
         """End `what` with the exchange. Raises `Ended` if the exchange is over already."""
         with self._lock:
             if not self.is_ended:
@@ -117,7 +116,8 @@ def current() -> Exchange:
 
 def within(seconds: float, most: int, work: Callable[[], T]) -> T:
     """Do the work in an exchange on a thread of its own. Return what it returns, or raise what it
-    raises; `TooMuch` if an answer was longer than `most`, and `TimeoutError` if it takes too long.
+    raises; `LimitExceeded` if an answer was longer than `most`, and `TimeoutError` if it takes too
+    long.
 
     Then it is given up, and the thread ends, unless it waits for something that nothing can end: a
     name server, a hard NFS mount. Even if that thread goes on later, it does nothing more.
@@ -143,7 +143,7 @@ def within(seconds: float, most: int, work: Callable[[], T]) -> T:
         exchange.end()
         thread.join(_GRACE)
     if exchange.has_too_much and (is_late or errors):
-        raise TooMuch
+        raise LimitExceeded
     if is_late:
         raise TimeoutError
     if errors:

@@ -43,10 +43,10 @@ from lazyck.errors import FormatError, LazyckError
 from lazyck.files import open_regular
 from lazyck.formats.layout import log_of
 from lazyck.remote.entry_name import EntryName
-from lazyck.remote.lease import Lease, State
-from lazyck.remote.place import TierDown
-from lazyck.remote.provenance import Making, read_making
+from lazyck.remote.lease import Lease, LeaseState
+from lazyck.remote.provenance import CompileDetails, read_compile_details
 from lazyck.remote.remote import Fetched, Listener, Remote
+from lazyck.remote.tier_client import TierDown
 from lazyck.settings.environment import environment
 from lazyck.visible import visible
 
@@ -59,9 +59,7 @@ _USAGE = "usage: lazyck-remote entry --key KEY --name NAME --cache DIR [--wait S
 
 
 @dataclass(frozen=True)
-class Task:
-    """What the command line asks for."""
-
+class Arguments:
     entry: EntryName
     cache: Path
     patience: float
@@ -82,13 +80,13 @@ class Caller:
         self._is_gone = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def say(self, *words: str) -> None:
+    def send(self, *words: str) -> None:
         """Send a line. If the caller has gone, that is noticed by the methods that wait for it."""
         line = visible(" ".join(words)).encode("utf-8", "replace")[: _LONGEST_LINE - 1].decode("utf-8", "ignore")
         with self._lock, contextlib.suppress(OSError):
             self._connection.sendall(line.encode() + b"\n")
 
-    def hear(self) -> tuple[str, str]:
+    def receive(self) -> tuple[str, str]:
         """Return the first word of the next line, and the rest. Raises `CallerGone`."""
         line = self._lines.get()
         if not line:
@@ -97,7 +95,6 @@ class Caller:
         return word, rest
 
     def check(self) -> None:
-        """Raise `CallerGone` if the caller has gone."""
         self.sleep(0)
 
     def sleep(self, seconds: float) -> None:
@@ -116,7 +113,7 @@ class Caller:
         self._lines.put("")
 
 
-def parse(words: Sequence[str]) -> Task:
+def parse(words: Sequence[str]) -> Arguments:
     """Parse the command line. Raises `LazyckError`."""
     given: dict[str, str] = {}
     rest = iter(words)
@@ -129,52 +126,52 @@ def parse(words: Sequence[str]) -> Task:
             given[word] = "" if word == abi.OPTION_ONLY_FETCH else next(rest)
         patience = float(given.get(abi.OPTION_WAIT, _PATIENCE))
         entry = EntryName(given[abi.OPTION_KEY], given[abi.OPTION_NAME])
-        return Task(entry, Path(given[abi.OPTION_CACHE]), max(patience, 0.0), abi.OPTION_ONLY_FETCH in given)
+        return Arguments(entry, Path(given[abi.OPTION_CACHE]), max(patience, 0.0), abi.OPTION_ONLY_FETCH in given)
     except (KeyError, ValueError, StopIteration) as e:
         raise LazyckError(_USAGE) from e
 
 
-def serve(task: Task, caller: Caller) -> None:
+def serve(arguments: Arguments, caller: Caller) -> None:
     """Serve one entry, from the first look to the last upload. Raises `CallerGone`."""
     try:
-        listener = Listener(partial(caller.say, abi.LINE_REFUSED), partial(caller.say, abi.LINE_SKIPPED))
-        remote = Remote.from_environment(environment(), task.cache, listener)
+        listener = Listener(partial(caller.send, abi.LINE_REFUSED), partial(caller.send, abi.LINE_SKIPPED))
+        remote = Remote.from_environment(environment(), arguments.cache, listener)
     except LazyckError as e:
-        caller.say(abi.LINE_NOTE, abi.NOTE_WARN, e.render().replace("\n", ";"))
+        caller.send(abi.LINE_NOTE, abi.NOTE_WARN, e.render().replace("\n", ";"))
         remote = None
     target = Path.cwd() / abi.FETCHED_FILE
-    fetched = remote.fetch(task.entry, target) if remote else None
-    if fetched and remote and hand_over(remote, fetched, target, task, caller):
+    fetched = remote.fetch(arguments.entry, target) if remote else None
+    if fetched and remote and hand_over(remote, fetched, target, arguments, caller):
         return
-    if task.only_fetch or remote is None:
-        caller.say(abi.LINE_MISS if task.only_fetch else abi.LINE_COMPILE)
+    if arguments.only_fetch or remote is None:
+        caller.send(abi.LINE_MISS if arguments.only_fetch else abi.LINE_COMPILE)
         return
-    compile_there(remote, task, target, caller)
+    compile_there(remote, arguments, target, caller)
 
 
-def hand_over(remote: Remote, fetched: Fetched, target: Path, task: Task, caller: Caller) -> bool:
+def hand_over(remote: Remote, fetched: Fetched, target: Path, arguments: Arguments, caller: Caller) -> bool:
     """Give the fetched file to the caller, then to the nearer tiers. Return whether it was good."""
     with open(target, "rb") as own:  # the caller moves it into its cache
-        caller.say(abi.LINE_HIT, fetched.label.replace(" ", "%20"), str(fetched.record.size))
-        word, why = caller.hear()
+        caller.send(abi.LINE_HIT, fetched.label.replace(" ", "%20"), str(fetched.record.size))
+        word, why = caller.receive()
         if word == abi.LINE_KEPT:
             finish_what_is_begun()
             remote.fill(fetched, Path(f"/proc/self/fd/{own.fileno()}"))
             from lazyck.history.costs import keep_guess  # a guess for the blob's next build
 
             record = fetched.record
-            keep_guess(task.cache, *task.entry.place.cost_key, record.seconds, record.peak_kib)
+            keep_guess(arguments.cache, *arguments.entry.entry_path.cost_key, record.seconds, record.peak_kib)
             return True
     target.unlink(missing_ok=True)
     remote.refuse(fetched)
-    caller.say(abi.LINE_NOTE, abi.NOTE_INFO, f"not used: the entry of {fetched.label} ({why})")
+    caller.send(abi.LINE_NOTE, abi.NOTE_INFO, f"not used: the entry of {fetched.label} ({why})")
     return False
 
 
-def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> None:
+def compile_there(remote: Remote, arguments: Arguments, target: Path, caller: Caller) -> None:
     """Make sure that one host compiles the entry. If it is this one, share the result."""
-    turn = wait_for_turn(remote, task, target, caller)
-    if isinstance(turn, Fetched) and hand_over(remote, turn, target, task, caller):
+    turn = wait_for_turn(remote, arguments, target, caller)
+    if isinstance(turn, Fetched) and hand_over(remote, turn, target, arguments, caller):
         return
     lease = turn if isinstance(turn, Lease) else None
     is_made = False
@@ -188,12 +185,12 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
     renewing = threading.Thread(target=renew, daemon=True)
     renewing.start()
     try:
-        caller.say(abi.LINE_COMPILE)
-        word, path = caller.hear()
+        caller.send(abi.LINE_COMPILE)
+        word, path = caller.receive()
         if word == abi.LINE_MADE:
             finish_what_is_begun()
-            has_it = remote.push(task.entry, Path(path), *took(task), making(Path(path)))
-            is_made = lease is not None and lease.place.label in has_it
+            has_it = remote.push(arguments.entry, Path(path), *took(arguments), compile_details(Path(path)))
+            is_made = lease is not None and lease.client.label in has_it
     finally:
         stop.set()
         renewing.join(2 * remote.times.whole())
@@ -202,50 +199,50 @@ def compile_there(remote: Remote, task: Task, target: Path, caller: Caller) -> N
                 lease.release(is_made)
 
 
-def wait_for_turn(remote: Remote, task: Task, to: Path, caller: Caller) -> Fetched | Lease | None:
-    """Of many hosts that miss an entry at the same time, one compiles, and the others wait. Wait
-    until the entry can be fetched, or this process may compile it, under a lease if there is one.
+def wait_for_turn(remote: Remote, arguments: Arguments, to: Path, caller: Caller) -> Fetched | Lease | None:
+    """Wait until the entry can be fetched, or this process may compile it, under a lease if there
+    is one. Of many hosts that miss an entry together, one compiles, and the others wait.
 
     Raises `CallerGone`. A remote that fails meanwhile ends the waiting there.
     """
     began = time.monotonic()
     next_word = began + _FIRST_WORD
     # Each time a tier fails, the next one may do.
-    for _ in remote.places:
-        lease = remote.lease(task.entry)
+    for _ in remote.clients:
+        lease = remote.lease(arguments.entry)
         if lease is None:
             break
         try:
             for look in itertools.count():
                 state = lease.look()
-                if state is State.HOPELESS:
+                if state is LeaseState.HOPELESS:
                     return lease
                 # A look for the entry is cheaper than taking the lease. The first round needs none,
                 # since the caller has just looked.
                 if look:
                     if lease.is_done:
-                        remote.look_again(lease.place)
+                        remote.look_again(lease.client)
                     refusals = remote.refusals
-                    if fetched := _fetch(remote, lease, task.entry, to):
+                    if fetched := _fetch(remote, lease, arguments.entry, to):
                         return fetched
                     if lease.is_done and remote.refusals > refusals:
-                        # What the others make is not believed here, or the tier spoils it, so
+                        # The others' entries are not trusted here, or the tier damages them, so
                         # nothing is won by waiting for one after the other.
                         return None
-                if state is State.FREE and lease.take():
+                if state is LeaseState.FREE and lease.take():
                     # The last holder may have finished just before.
-                    if fetched := _fetch(remote, lease, task.entry, to):
+                    if fetched := _fetch(remote, lease, arguments.entry, to):
                         lease.release(True)
                         return fetched
                     return lease
                 now = time.monotonic()
-                if now - began > task.patience:
+                if now - began > arguments.patience:
                     return lease
                 if now > next_word:
                     next_word = now + _NEXT_WORD
                     who = lease.holder or "another host"
                     text = f"waiting for {who}, which is compiling it ({now - began:.0f} s)"
-                    caller.say(abi.LINE_NOTE, abi.NOTE_INFO, text)
+                    caller.send(abi.LINE_NOTE, abi.NOTE_INFO, text)
                 caller.sleep(min(max(_SHORTEST, (now - began) / 10), _LONGEST) * random.uniform(0.5, 1.5))
         except TierDown as e:
             remote.listener.skipped(e.message)
@@ -253,7 +250,7 @@ def wait_for_turn(remote: Remote, task: Task, to: Path, caller: Caller) -> Fetch
 
 
 def _fetch(remote: Remote, lease: Lease, entry: EntryName, to: Path) -> Fetched | None:
-    return remote.fetch(entry, to) if remote.find(lease.place, entry) is not None else None
+    return remote.fetch(entry, to) if remote.find(lease.client, entry) is not None else None
 
 
 def end_at_once(_number: int, _frame: object) -> None:
@@ -266,19 +263,19 @@ def finish_what_is_begun() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def took(task: Task) -> tuple[float, int]:
+def took(arguments: Arguments) -> tuple[float, int]:
     """Return what the compile took, from the cache's record, or zeros if it has none."""
     from lazyck.history.costs import read_last
 
     with contextlib.suppress(OSError):
-        return read_last(task.cache, *task.entry.place.cost_key) or (0.0, 0)
+        return read_last(arguments.cache, *arguments.entry.entry_path.cost_key) or (0.0, 0)
     return 0.0, 0
 
 
-def making(path: Path) -> Making | None:
+def compile_details(path: Path) -> CompileDetails | None:
     """Return what the log beside an entry says of its compile, or None if it says nothing."""
     with contextlib.suppress(OSError), open_regular(log_of(path)) as log:
-        return read_making(log)
+        return read_compile_details(log)
     return None
 
 
@@ -305,7 +302,7 @@ def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoRetur
     signal.signal(signal.SIGTERM, end_at_once)
     caller = Caller(connection)
     # A caller that is PID 1 becomes this process's parent, and has to reap it.
-    caller.say(abi.LINE_PID, str(os.getpid()))
+    caller.send(abi.LINE_PID, str(os.getpid()))
     try:
         serve_caller(caller)
     except CallerGone:

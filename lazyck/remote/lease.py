@@ -5,7 +5,7 @@ A lease is an object in a remote, of at most 1,000 bytes of UTF-8:
 The token is its holder's, or "free" if there is none. The counter grows with each renewal. A lease
 that stays unchanged for <seconds> is over. <failures> counts holders that ended without an entry.
 What does not parse is a lease of an unknown holder, and over once it stays unchanged. No clocks are
-compared: whoever waits goes by their own clock.
+compared: each waiting host measures by its own.
 """
 
 import enum
@@ -16,13 +16,13 @@ import time
 from dataclasses import dataclass, replace
 
 from lazyck.remote.entry_name import EntryName
-from lazyck.remote.place import Place
+from lazyck.remote.tier_client import TierClient
 
 LARGEST = 1000
 FREE = "free"
-# After so many failures, the blob itself most likely fails. Then nobody waits for anybody.
+# After so many failures the blob itself most likely fails, so hosts stop waiting.
 MOST_FAILURES = 3
-_KEPT = 600.0  # seconds for which a store that can forget remembers failures
+_KEPT = 600.0  # seconds for which a backend that expires objects remembers failures
 _TEXT = re.compile(
     r"lazyck lease 1\n(?P<token>[0-9a-z]{1,64})\n(?P<host>[\x21-\x7e]{1,255})\n\d{1,9}\n"
     r"(?P<seconds>\d{1,4}(?:\.\d{1,3})?)\n(?P<failures>\d{1,4})\n",
@@ -32,8 +32,6 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Holder:
-    """What a lease says."""
-
     token: str
     host: str
     counter: int
@@ -41,7 +39,6 @@ class Holder:
     failures: int
 
     def encode(self) -> bytes:
-        """Return its text."""
         words = ("lazyck lease 1", self.token, self.host, self.counter, f"{self.seconds:.3f}", self.failures)
         return "".join(f"{w}\n" for w in words).encode()
 
@@ -55,8 +52,8 @@ def decode(data: bytes, seconds: float) -> Holder:
     return Holder(found["token"], found["host"], 0, lasts, int(found["failures"]))
 
 
-class State(enum.Enum):
-    """What a look at a lease tells: it may be taken, somebody has it, or waiting is of no use."""
+class LeaseState(enum.Enum):
+    """The state of a lease: it may be taken, a host has it, or waiting is useless."""
 
     FREE = "free"
     HELD = "held"
@@ -64,10 +61,10 @@ class State(enum.Enum):
 
 
 class Lease:
-    """Our part in the lease of one entry, at one place. Methods raise `TierDown`."""
+    """Our part in the lease of one entry, at one tier. Methods raise `TierDown`."""
 
-    def __init__(self, place: Place, entry: EntryName, seconds: float, host: str) -> None:
-        self.place = place
+    def __init__(self, client: TierClient, entry: EntryName, seconds: float, host: str) -> None:
+        self.client = client
         self._name = entry.lease
         self._own = Holder(secrets.token_hex(16), re.sub(r"[^\x21-\x7e]", "_", host)[:255] or "_", 0, seconds, 0)
         self._mine: bytes | None = None
@@ -85,21 +82,21 @@ class Lease:
         """Return the host that had the lease at the last look, or an empty string."""
         return self._decode(self._seen).host if self._seen else ""
 
-    def look(self) -> State:
+    def look(self) -> LeaseState:
         """Read the lease."""
-        data = self.place.read(self._name, LARGEST)
+        data = self.client.read(self._name, LARGEST)
         now = time.monotonic()
         was_held = bool(self._seen) and self._decode(self._seen or b"").token != FREE
         if data != self._seen:
             self._seen, self._since = data, now
         self.is_done = was_held and data is None
         if data is None:
-            return State.FREE
+            return LeaseState.FREE
         held = self._decode(data)
         self.is_done = was_held and held.token == FREE and held.failures == 0
         if held.failures >= MOST_FAILURES:
-            return State.HOPELESS
-        return State.FREE if held.token == FREE or now - self._since > held.seconds else State.HELD
+            return LeaseState.HOPELESS
+        return LeaseState.FREE if held.token == FREE or now - self._since > held.seconds else LeaseState.HELD
 
     def take(self) -> bool:
         """Take the lease that `look` found free. Return False if another process was faster."""
@@ -113,17 +110,17 @@ class Lease:
         began = time.monotonic()
         is_taken: bool | None
         if seen is None:
-            is_taken = self.place.create(self._name, text, own.seconds)
+            is_taken = self.client.create(self._name, text, own.seconds)
         else:
             time.sleep(random.uniform(0, 0.1))
-            if self.place.read(self._name, LARGEST) != seen:
+            if self.client.read(self._name, LARGEST) != seen:
                 return False
-            is_taken = self.place.replace(self._name, seen, text, own.seconds)
+            is_taken = self.client.replace(self._name, seen, text, own.seconds)
         if is_taken is None:
             # A concurrent writer has finished by now, unless its write takes more than twice as
             # long as ours.
             time.sleep(random.uniform(0.15, 0.25) + 2 * (time.monotonic() - began))
-            is_taken = self.place.read(self._name, LARGEST) == text
+            is_taken = self.client.read(self._name, LARGEST) == text
         if is_taken:
             self._own, self._mine = own, text
         return is_taken
@@ -134,11 +131,11 @@ class Lease:
             return
         own = replace(self._own, counter=self._own.counter + 1)
         text = own.encode()
-        data = self.place.read(self._name, LARGEST)
-        if data is None:  # the store has forgotten it, for example after a restart
-            is_mine = self.place.create(self._name, text, own.seconds)
+        data = self.client.read(self._name, LARGEST)
+        if data is None:  # the backend has lost it, for example after a restart
+            is_mine = self.client.create(self._name, text, own.seconds)
         elif self._is_own(data):  # not by its counter: what failed halfway may have been written
-            is_mine = self.place.replace(self._name, data, text, own.seconds)
+            is_mine = self.client.replace(self._name, data, text, own.seconds)
         else:
             is_mine = False
         if is_mine is False:
@@ -151,15 +148,15 @@ class Lease:
         was_held, self._mine = self._mine is not None, None
         if not was_held and not (is_made and self._seen):
             return
-        data = self.place.read(self._name, LARGEST)
+        data = self.client.read(self._name, LARGEST)
         if data is None or not (is_made or self._is_own(data)):
             return
-        # Once the entry is there, nobody needs the lease, whoever has it.
-        if is_made and self.place.delete(self._name):
+        # Once the entry is there, the lease has no purpose, even if another host took it.
+        if is_made and self.client.delete(self._name):
             return
         failures = 0 if is_made else self._own.failures + 1
         free = Holder(FREE, self._own.host, 0, _KEPT, failures)
-        self.place.replace(self._name, data, free.encode(), _KEPT)
+        self.client.replace(self._name, data, free.encode(), _KEPT)
 
     def _is_own(self, data: bytes) -> bool:
         return self._decode(data).token == self._own.token

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from lazyck import __version__, abi
 from lazyck.errors import FormatError
 from lazyck.remote.entry_name import DIGEST, EntryName
-from lazyck.remote.record import LARGEST_RECORD, Signature, is_base64, parse_json
+from lazyck.remote.entry_record import LARGEST_RECORD, Signature, is_base64, parse_json
 from lazyck.remote.sign import Signer, is_signed
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -36,8 +36,8 @@ _LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True)
-class Making:
-    """What the log of an entry says of its compile. Times are in seconds since 1970. `bundle` is an
+class CompileDetails:
+    """The facts about a compile in its entry's log. Times are in seconds since 1970. `bundle` is an
     empty string if the bundle has no list of files."""
 
     sha256: str
@@ -63,7 +63,6 @@ class Provenance:
 
     @property
     def host(self) -> str:
-        """Return the builder, as the statement names it."""
         return str(_at(self.statement, "predicate", "runDetails", "builder", "id"))
 
     @property
@@ -78,7 +77,7 @@ class Provenance:
         return [str(row.get("uri", "")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def read_making(log: IO[bytes]) -> Making | None:
+def read_compile_details(log: IO[bytes]) -> CompileDetails | None:
     """Return what an open log says of the compile, or None if there was none. Raises `OSError`."""
     log.seek(max(0, log.seek(0, 2) - _LONGEST_LINE))
     found = _MADE.search(log.read(_LONGEST_LINE))
@@ -94,36 +93,36 @@ def read_making(log: IO[bytes]) -> Making | None:
     names = (abi.MADE_HOST, abi.MADE_BUNDLE, abi.MADE_DIGEST, abi.MADE_TOOLCHAIN)
     texts = [str(said.get(name, ""))[:_LONGEST_TEXT] for name in names]
     started, finished = float(said[abi.MADE_STARTED]), float(said[abi.MADE_FINISHED])
-    return Making(str(said.get(abi.MADE_SHA256, "")), started, finished, *texts)
+    return CompileDetails(str(said.get(abi.MADE_SHA256, "")), started, finished, *texts)
 
 
-def statement_of(entry: EntryName, making: Making) -> dict[str, Any]:
+def statement_of(entry: EntryName, details: CompileDetails) -> dict[str, Any]:
     """Return the statement that the entry was made so."""
-    place = entry.place
+    place = entry.entry_path
     bundle: dict[str, Any] = {"name": "bundle", "uri": f"urn:lazyck:bundle:{quote(place.library, safe='')}"}
-    if DIGEST.fullmatch(making.bundle):
-        bundle["digest"] = {"sha256": making.bundle}
+    if DIGEST.fullmatch(details.bundle):
+        bundle["digest"] = {"sha256": details.bundle}
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [{"name": entry.name, "digest": {"sha256": making.sha256}}],
+        "subject": [{"name": entry.name, "digest": {"sha256": details.sha256}}],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": {
                     "library": place.library, "blob": place.blob, "archs": place.archs.split("+"),
-                    "key": entry.key_id, "digest": making.digest,
+                    "key": entry.key_id, "digest": details.digest,
                 },
                 "resolvedDependencies": [
                     bundle,
-                    {"name": "compiler", "uri": f"urn:lazyck:compiler:{quote(making.toolchain, safe='')}"},
+                    {"name": "compiler", "uri": f"urn:lazyck:compiler:{quote(details.toolchain, safe='')}"},
                 ],
             },
             "runDetails": {
                 "builder": {
-                    "id": f"urn:lazyck:host:{quote(making.host, safe='')}", "version": {"lazyck": __version__},
+                    "id": f"urn:lazyck:host:{quote(details.host, safe='')}", "version": {"lazyck": __version__},
                 },
-                "metadata": {"startedOn": _time(making.started), "finishedOn": _time(making.finished)},
+                "metadata": {"startedOn": _time(details.started), "finishedOn": _time(details.finished)},
             },
         },
     }  # fmt: skip
@@ -169,7 +168,6 @@ def decode(data: bytes, entry: EntryName, public: str) -> Provenance:
 
 
 def _signed(kind: str, payload: bytes) -> bytes:
-    """Return what DSSE signs."""
     return f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
 
 

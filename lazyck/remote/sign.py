@@ -12,8 +12,8 @@ from typing import Any
 from lazyck import abi
 from lazyck.errors import UsageError
 from lazyck.files import open_regular
+from lazyck.remote.entry_record import EntryRecord, Signature, is_base64
 from lazyck.remote.extras import need
-from lazyck.remote.record import Record, Signature, is_base64
 
 _PUBLIC = re.compile(r"[A-Za-z0-9+/]{43}=", re.ASCII)
 _LARGEST_FILE = 64 << 10
@@ -28,23 +28,21 @@ class Signer:
 
     @classmethod
     def of(cls, key: Any) -> "Signer":
-        """Return the signer with this key of `cryptography`."""
         return cls(base64.b64encode(key.public_key().public_bytes_raw()).decode(), key)
 
     def sign(self, statement: bytes) -> Signature:
-        """Sign a statement."""
         return Signature(self.public, base64.b64encode(self._key.sign(statement)).decode())
 
 
 @dataclass(frozen=True)
-class Keys:
+class KeyRing:
     """The public keys, in base64, whose signatures are believed, and our own signer, if any."""
 
     trusted: frozenset[str] = frozenset()
     signer: Signer | None = None
 
-    def believe(self, record: Record) -> bool:
-        """Return whether somebody who is trusted signed the record."""
+    def believe(self, record: EntryRecord) -> bool:
+        """Return whether a trusted key signed the record."""
         return any(s.key in self.trusted and is_signed(s, record.statement) for s in record.signatures)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from lazyck import abi
 from lazyck.errors import UsageError
-from lazyck.remote.store import DIRECTORY, Backend, backend_of
+from lazyck.remote.backend import DIRECTORY, BackendSpec, spec_of
 from lazyck.settings.environment import seconds
 
 _MOST_TIERS = 8
@@ -32,7 +32,6 @@ class Tier:
 
     @property
     def scheme(self) -> str:
-        """Return the URL's scheme: `http`, `redis`, `s3`, `file`, …"""
         return self.url.partition(":")[0]
 
 
@@ -44,7 +43,6 @@ class Times:
 
     @property
     def connect(self) -> float:
-        """Return the time to connect."""
         return min(2.0, self.idle)
 
     @property
@@ -93,7 +91,7 @@ def _parse(word: str, number: int) -> Tier:
         raise _wrong(number, "it names no host")
     if parts.scheme == DIRECTORY and (host or not parts.path.startswith("/") or ".." in parts.path.split("/")):
         raise _wrong(number, "a directory is an absolute path without `..`")
-    backend = backend_of(parts.scheme)
+    backend = spec_of(parts.scheme)
     if parts.password is not None and not backend.takes_password:
         raise _wrong(number, f"{parts.scheme} takes no password here", "give credentials as its own tools take them")
     host = f"[{host}]" if ":" in host else host
@@ -102,7 +100,7 @@ def _parse(word: str, number: int) -> Tier:
     return Tier(urlunsplit(parts), label, **_attributes(attributes, backend, number))  # type: ignore[arg-type]
 
 
-def _attributes(words: list[str], backend: Backend, number: int) -> dict[str, bool | str]:
+def _attributes(words: list[str], backend: BackendSpec, number: int) -> dict[str, bool | str]:
     known = {"read-only": "is_read_only", "trusted": "is_trusted", "compress=zstd": "is_compressed"}
     found: dict[str, bool | str] = {}
     for word in words:

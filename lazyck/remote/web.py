@@ -1,13 +1,13 @@
-"""HTTP by way of requests and urllib3, over bounded sockets. Errors become `StoreError`."""
+"""HTTP by way of requests and urllib3, over bounded sockets. Errors become `BackendError`."""
 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from lazyck.remote.backend import CHUNK, BackendError
 from lazyck.remote.bounded_socket import BoundedSocket, hold
 from lazyck.remote.exchange import current
 from lazyck.remote.extras import need
-from lazyck.remote.store import CHUNK, StoreError
 from lazyck.remote.tiers import Times
 
 _POOL = 32  # number of connections that are kept
@@ -59,18 +59,18 @@ def _bounded_pool(pool: Any, connection: Any) -> Any:
 
 @contextlib.contextmanager
 def saying_what_failed(label: str, times: Times) -> Iterator[None]:
-    """Turn exceptions of requests into a `StoreError`, whose message has no URL."""
+    """Turn exceptions of requests into a `BackendError`, whose message has no URL."""
     errors = need("requests", "remote", label).exceptions
     try:
         yield
     except errors.SSLError as e:
-        raise StoreError("its certificate is not valid here") from e
+        raise BackendError("its certificate is not valid here") from e
     except errors.ConnectTimeout as e:
-        raise StoreError(f"no connection within {times.connect:g} s") from e
+        raise BackendError(f"no connection within {times.connect:g} s") from e
     except errors.ReadTimeout as e:
-        raise StoreError(f"no answer within {times.idle:g} s") from e
+        raise BackendError(f"no answer within {times.idle:g} s") from e
     except errors.ConnectionError as e:
-        raise StoreError("cannot be connected to, or breaks connections") from e
+        raise BackendError("cannot be connected to, or breaks connections") from e
 
 
 def parts(response: Any, most: int) -> Iterator[bytes]:
@@ -82,6 +82,6 @@ def parts(response: Any, most: int) -> Iterator[bytes]:
             most -= len(part)
             yield part
     except broken as e:
-        raise StoreError("stalls or breaks off within an answer") from e
+        raise BackendError("stalls or breaks off within an answer") from e
     finally:
         response.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.directory import Directory, RefusedError, read_leaves
-from lazyck.formats.layout import Place
+from lazyck.formats.layout import EntryPath
 from lazyck.history.events import Event
 
 MOST_SHOWN = 100  # failures on the page; logs are read only for these
@@ -54,7 +54,7 @@ _NO_LOG_HINT = (
 
 
 @dataclass(frozen=True)
-class Log:
+class CompileLog:
     """The log of a failed compile: its path, the end of the compiler's output, and the shell
     command that repeats the compile. Texts are unescaped."""
 
@@ -64,7 +64,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ReportedFailure:
     """A failure that happened `count` times, the last time at `last`. It `is_over` if the blob was
     compiled or loaded after that. `hint` says what helps, with commands between backticks. `log` is
     None if the cache has none, or if this was not a compile."""
@@ -78,10 +78,10 @@ class Failure:
     last: float
     is_over: bool
     hint: str = ""
-    log: Log | None = None
+    log: CompileLog | None = None
 
 
-def failures(events: Sequence[Event]) -> list[Failure]:
+def failures(events: Sequence[Event]) -> list[ReportedFailure]:
     """Return the failures, each failure of a blob once. Those that are not over come first, sorted
     by time, the latest first."""
     grouped: dict[tuple[str, str, str, str, str], list[Event]] = defaultdict(list)
@@ -95,18 +95,18 @@ def failures(events: Sequence[Event]) -> list[Failure]:
     for (kind, blob, library, arch, what), those in grouped.items():
         last = max(e.start + e.seconds for e in those)
         is_over = succeeded.get((blob, library, arch), 0.0) > last
-        found.append(Failure(kind, blob, library, arch, what, len(those), last, is_over))
+        found.append(ReportedFailure(kind, blob, library, arch, what, len(those), last, is_over))
     return sorted(found, key=lambda f: (f.is_over, -f.last, f.blob))
 
 
-def with_advice(found: Sequence[Failure], cache: Path) -> list[Failure]:
+def with_advice(found: Sequence[ReportedFailure], cache: Path) -> list[ReportedFailure]:
     """Return the failures with hints, and the first of them with logs from the cache. Raises
     `RefusedError` for a refused cache."""
     logs = _read_logs(found[:MOST_SHOWN], cache)
     return [replace(f, log=logs.get(i), hint=_hint(f, logs.get(i))) for i, f in enumerate(found)]
 
 
-def _hint(failure: Failure, log: Log | None) -> str:
+def _hint(failure: ReportedFailure, log: CompileLog | None) -> str:
     if failure.is_over:
         return "A later attempt succeeded: there is nothing to do."
     for pattern, hint in _HINTS:
@@ -117,7 +117,7 @@ def _hint(failure: Failure, log: Log | None) -> str:
     return _REPEAT_HINT if log else _NO_LOG_HINT
 
 
-def _read_logs(found: Sequence[Failure], cache: Path) -> dict[int, Log]:
+def _read_logs(found: Sequence[ReportedFailure], cache: Path) -> dict[int, CompileLog]:
     """Return the logs of failed compiles, by their index. If a blob has several, since its source
     was changed meanwhile, the one written nearest to the failure counts."""
     wanted: dict[tuple[str, str, str], list[int]] = defaultdict(list)
@@ -125,10 +125,10 @@ def _read_logs(found: Sequence[Failure], cache: Path) -> dict[int, Log]:
         if f.kind == abi.EVENT_COMPILE:
             for shelf in (f.library, abi.PROGRAMS):
                 wanted[shelf, f.blob, abi.archs_in_name(f.arch)].append(i)
-    candidates: dict[int, list[tuple[float, Log]]] = defaultdict(list)
+    candidates: dict[int, list[tuple[float, CompileLog]]] = defaultdict(list)
     for leaf in read_leaves(cache) if wanted else ():
         for name in leaf.names():
-            at = Place.of(leaf.path / name)
+            at = EntryPath.of(leaf.path / name)
             indices = wanted.get((at.library, at.blob, at.archs), ()) if at.is_log else ()
             if indices and (read := _read_log(leaf, name)):
                 for i in indices:
@@ -136,7 +136,7 @@ def _read_logs(found: Sequence[Failure], cache: Path) -> dict[int, Log]:
     return {i: min(those, key=lambda c: abs(c[0] - found[i].last))[1] for i, those in candidates.items()}
 
 
-def _read_log(leaf: Directory, name: str) -> tuple[float, Log] | None:
+def _read_log(leaf: Directory, name: str) -> tuple[float, CompileLog] | None:
     """Return when a log was written, and its contents. The result is None if it is not the log of a
     failed compile or cannot be read."""
     with contextlib.suppress(OSError, RefusedError), leaf.open_file(name) as file:
@@ -149,5 +149,5 @@ def _read_log(leaf: Directory, name: str) -> tuple[float, Log] | None:
         if match and info:
             said = [line for line in lines if not line.startswith("$ ")]  # without the commands
             end = "\n".join(said[-_MOST_LINES:])
-            return info.st_mtime, Log(str(leaf.path / name), end[-_LONGEST_END:], match[1])
+            return info.st_mtime, CompileLog(str(leaf.path / name), end[-_LONGEST_END:], match[1])
     return None

@@ -60,7 +60,7 @@ class BlobCost:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class BuildCoverage:
     """A library compared with its full build. Of its lazy `blobs`, `compiled` are known to have
     been compiled, in `mean_seconds` each."""
 
@@ -78,7 +78,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Run:
+class ActivePeriod:
     """A stretch of time without a long pause."""
 
     start: float
@@ -152,13 +152,13 @@ def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
     return sorted(costs, key=lambda c: (-c.seconds, c.blob, c.arch, c.library))
 
 
-def coverage(manifest: Manifest, costs: Costs) -> Coverage:
+def coverage(manifest: Manifest, costs: Costs) -> BuildCoverage:
     """Return how much of a library was compiled."""
     library = visible(manifest.library)
     names = {visible(b.name) for b in manifest.blobs}
     known = {blob: seconds for blob, seconds in costs.of_library(visible(manifest.shelf)).items() if blob in names}
     mean = sum(known.values()) / len(known) if known else 0.0
-    return Coverage(library, len(names), len(manifest.eager), len(known), mean)
+    return BuildCoverage(library, len(names), len(manifest.eager), len(known), mean)
 
 
 def growth(events: Sequence[Event], most: int = 600) -> list[tuple[float, int]]:
@@ -172,14 +172,14 @@ def growth(events: Sequence[Event], most: int = 600) -> list[tuple[float, int]]:
     return steps[stride - 1 :: stride] + (steps[-1:] if len(steps) % stride else [])
 
 
-def runs(events: Sequence[Event]) -> list[Run]:
+def runs(events: Sequence[Event]) -> list[ActivePeriod]:
     """Return the runs in the period, which is cut where nothing happened for half an hour."""
-    found: list[Run] = []
+    found: list[ActivePeriod] = []
     for e in events:
-        run = found.pop() if found and e.start <= found[-1].end + _IDLE else Run(e.start, e.start, 0, 0)
+        run = found.pop() if found and e.start <= found[-1].end + _IDLE else ActivePeriod(e.start, e.start, 0, 0)
         compiles, seconds = (1, e.seconds) if e.kind == abi.EVENT_COMPILE else (0, 0)
         end = max(run.end, e.start + e.seconds)
-        found.append(Run(run.start, end, run.compiles + compiles, run.compile_seconds + seconds))
+        found.append(ActivePeriod(run.start, end, run.compiles + compiles, run.compile_seconds + seconds))
     return found
 
 

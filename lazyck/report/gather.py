@@ -18,7 +18,7 @@ from lazyck.history.costs import read_costs
 from lazyck.history.events import merge, read_history, read_trace
 from lazyck.quantities import parse_age
 from lazyck.report import figures
-from lazyck.report.failures import Failure, failures, with_advice
+from lazyck.report.failures import ReportedFailure, failures, with_advice
 from lazyck.settings.environment import cache_dir
 
 
@@ -32,10 +32,10 @@ class Report:
     library: str
     summary: figures.Summary
     blobs: tuple[figures.BlobCost, ...]
-    failures: tuple[Failure, ...]
-    coverage: tuple[figures.Coverage, ...]
+    failures: tuple[ReportedFailure, ...]
+    coverage: tuple[figures.BuildCoverage, ...]
     growth: tuple[tuple[float, int], ...]
-    runs: tuple[figures.Run, ...]
+    runs: tuple[figures.ActivePeriod, ...]
     lanes: tuple[figures.Lane, ...]
     passed_over: int
 

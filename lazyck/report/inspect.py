@@ -12,7 +12,7 @@ from lazyck import abi
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe
 from lazyck.postbuild.cxx import demangle
 from lazyck.postbuild.objects.reveal import plain_name
-from lazyck.postbuild.reasons import Unlazy, by_kinds, heading, of_pair
+from lazyck.postbuild.reasons import Downgrade, by_kinds, heading, of_pair
 from lazyck.postbuild.reasons import to_json as reasons_to_json
 from lazyck.prebuild.blob_names import select
 from lazyck.quantities import counted, show_size
@@ -55,7 +55,7 @@ def files_of(path: Path, manifest: Manifest) -> Files:
     return Files(str(path), path.stat().st_size, str(bundle), size)
 
 
-def eager_of(manifest: Manifest) -> list[Unlazy]:
+def eager_of(manifest: Manifest) -> list[Downgrade]:
     """Return the sources that are compiled together with the library, with the reasons."""
     return [of_pair(*pair) for pair in manifest.eager]
 
@@ -67,7 +67,7 @@ def blobs_named(manifest: Manifest, names: Sequence[str], *, every: bool) -> lis
     return list(dict.fromkeys(row if row.name in own else own[row.unit] for row in rows))
 
 
-# -- for people ------------------------------------------------------------------------------------
+# -- as text ---------------------------------------------------------------------------------------
 
 
 def render_summary(m: Manifest, files: Files) -> str:
@@ -121,7 +121,6 @@ def render_blobs(m: Manifest, chosen: Sequence[BlobRecord]) -> str:
 
 
 def render_eager(m: Manifest) -> str:
-    """Return a line for each eager source, with all of its reasons."""
     return "\n".join(f"eager {visible(str(one))}" for one in eager_of(m))
 
 
@@ -151,7 +150,6 @@ def _toolchains(m: Manifest) -> Counter[tuple[str, str, str]]:
 
 
 def _readable(symbols: Sequence[str]) -> Mapping[str, str]:
-    """Return each symbol in readable form."""
     plain = {symbol: plain_name(symbol) for symbol in symbols}
     names = demangle.all_readable(list(plain.values()))
     return {symbol: names[name] for symbol, name in plain.items()}
@@ -169,6 +167,7 @@ def _plain(word: str) -> str:
 
 
 # -- for programs ----------------------------------------------------------------------------------
+# -- as JSON ---------------------------------------------------------------------------------------
 
 
 def to_json(m: Manifest, chosen: Sequence[BlobRecord], files: Files) -> dict[str, Any]:

@@ -15,11 +15,9 @@ from typing import Any
 
 from lazyck import __version__
 from lazyck.quantities import show_size
-from lazyck.report.failures import MOST_SHOWN, Failure
-from lazyck.report.figures import BlobCost, Coverage
-from lazyck.report.gather import Report
-from lazyck.report.timeline import render_timeline, script_data
-from lazyck.report.words import (
+from lazyck.report.failures import MOST_SHOWN, ReportedFailure
+from lazyck.report.figures import BlobCost, BuildCoverage
+from lazyck.report.formatting import (
     LONGEST_TEXT,
     count_text,
     duration,
@@ -30,6 +28,8 @@ from lazyck.report.words import (
     percent,
     time_text,
 )
+from lazyck.report.gather import Report
+from lazyck.report.timeline import render_timeline, script_data
 
 _FIRST_ROWS = 12  # rows of the table of blobs before "show all"
 _MOST_ROWS = 1000
@@ -187,7 +187,7 @@ def _row(index: int, b: BlobCost, longest: float) -> str:
     )
 
 
-def _coverage(libraries: Sequence[Coverage]) -> str:
+def _coverage(libraries: Sequence[BuildCoverage]) -> str:
     if not libraries:
         return (
             '<p class="quiet">Add <code>--manifest LIB</code> (a lazy library, or the <code>manifest</code> of its '
@@ -196,7 +196,7 @@ def _coverage(libraries: Sequence[Coverage]) -> str:
     return "".join(map(_library, libraries))
 
 
-def _library(c: Coverage) -> str:
+def _library(c: BuildCoverage) -> str:
     part = c.compiled / c.blobs if c.blobs else 0.0
     were = "was" if c.eager == 1 else "were"
     eager = f" {count_text(c.eager, 'more blob')} {were} compiled with the library." if c.eager else ""
@@ -241,13 +241,13 @@ def _growth(report: Report) -> str:
     )
 
 
-def _failures(found: Sequence[Failure]) -> str:
+def _failures(found: Sequence[ReportedFailure]) -> str:
     more = len(found) - MOST_SHOWN
     below = f'<p class="quiet below">and {more:,} more.</p>' if more > 0 else ""
     return "".join(map(_failure, found[:MOST_SHOWN])) + below
 
 
-def _failure(f: Failure) -> str:
+def _failure(f: ReportedFailure) -> str:
     where = " · ".join(html_text(middle(text)) for text in (f.arch, f.library) if text)
     times = f"{time_text(f.last)}{f', the last of {f.count:,} times' if f.count > 1 else ''}"
     what = f.what.removeprefix(f"cannot compile blob '{f.blob}' for {f.arch}: ")

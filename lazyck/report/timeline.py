@@ -7,9 +7,9 @@ from typing import Any
 
 from lazyck import abi
 from lazyck.history.events import Event
-from lazyck.report.figures import Lane, Run
+from lazyck.report.figures import ActivePeriod, Lane
+from lazyck.report.formatting import LONGEST_TEXT, count_text, duration, middle, time_text
 from lazyck.report.gather import Report
-from lazyck.report.words import LONGEST_TEXT, count_text, duration, middle, time_text
 
 _MOST_EVENTS = 20_000  # so that the page takes only some megabytes
 _MOST_LANES = 2000
@@ -68,12 +68,11 @@ def _left_out(report: Report) -> str:
     return f" {total - drawn:,} of {total:,} events, the shortest, are left out; the sums above include them."
 
 
-def _run_text(run: Run) -> str:
+def _run_text(run: ActivePeriod) -> str:
     return f"{duration(run.end - run.start)}, {count_text(run.compiles, 'compile')} in {duration(run.compile_seconds)}"
 
 
-def _chosen_runs(runs: Sequence[Run]) -> list[Run]:
-    """Return the busiest runs, the latest first."""
+def _chosen_runs(runs: Sequence[ActivePeriod]) -> list[ActivePeriod]:
     busiest = sorted(runs, key=lambda r: -r.compile_seconds)[:_MOST_RUNS]
     return sorted(busiest, key=lambda r: -r.start)
 

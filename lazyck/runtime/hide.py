@@ -25,8 +25,8 @@ _PLACE_IN_HEADER = 24  # of a section's offset in the file, which its size follo
 
 
 def set_apart(path: Path) -> None:
-    """Rename and hide what the object at `path` defines for whoever links it, apart from the
-    interfaces. Uses of such names from other objects of the runtime are renamed too."""
+    """Rename and hide the global symbols of the object at `path`, except the interfaces.
+    Uses of such names from other objects of the runtime are renamed too."""
     # imported here, because only a compile of the runtime needs it
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import SymbolTableSection
@@ -38,7 +38,7 @@ def set_apart(path: Path) -> None:
             return
         # The strings stay: sections may use the table, too, and names may share their ends.
         strings = bytearray(table.stringtable.data())
-        # Of groups with one name a linker keeps the first, and would discard the library's own.
+        # A linker keeps the first of groups with one name, and would discard the library's own.
         groups = {section["sh_info"] for section in image.iter_sections("SHT_GROUP")}
         rows: list[bytes] = []
         for name, info, other, section, value, size in _ROW.iter_unpack(table.data()):
@@ -61,5 +61,5 @@ def set_apart(path: Path) -> None:
 
 
 def _apart(name: bytes) -> bytes:
-    """Return a name, the same for all objects, with which no library's own can collide."""
+    """Return a deterministic name that cannot collide with a library's own."""
     return (hashlib.sha256(name).hexdigest()[:16].encode() if _OF_CXX_LIBRARY.match(name) else name) + _MARK

@@ -35,7 +35,6 @@ def number(env: Mapping[str, str], name: str, default: int) -> int:
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) or 1
 
 
@@ -114,7 +113,7 @@ def tools_dir(env: Mapping[str, str]) -> Path:
 
 
 def _user_caches(env: Mapping[str, str]) -> str:
-    """Return the directory of the user's caches, or an empty string if nobody tells. A relative
+    """Return the directory of the user's caches, or an empty string if it is unknown. A relative
     path does not count, since programs in the working directory are not ours."""
     xdg, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
     if not home.startswith("/"):

@@ -29,7 +29,6 @@ class UserFile:
 
 
 def is_variable(name: str) -> bool:
-    """Return whether `name` looks like a variable of lazyck."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -16,7 +16,7 @@ from lazyck.files import digest, encode, own_folder, write_atomic
 from lazyck.settings.environment import environment, tools_dir
 from lazyck.toolchains import lookup
 
-# Variables by which a driver finds its parts, or that change what it is told.
+# Variables by which a driver finds its parts, or that change its options.
 _VARIABLES = (
     *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
     *("CCC_OVERRIDE_OPTIONS", "CLANG_CONFIG_FILE_SYSTEM_DIR", "CLANG_CONFIG_FILE_USER_DIR"),

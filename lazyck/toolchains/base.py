@@ -14,9 +14,9 @@ from lazyck.abi import Role
 from lazyck.errors import ToolchainError
 from lazyck.machines import MACHINES
 from lazyck.toolchains import answers
-from lazyck.toolchains.check import Check, State, install_line
 from lazyck.toolchains.command import CompileCommand, LinkCommand
-from lazyck.toolchains.options import Item, OptionTable, join
+from lazyck.toolchains.options import CommandItem, OptionTable, join
+from lazyck.toolchains.requirement import Requirement, RequirementState, install_line
 
 DEPEND_ROLES = frozenset(role for role in Role if role.name.startswith("DEPEND"))
 
@@ -186,7 +186,7 @@ class Toolchain(ABC):
         source, output, `-c`, depfile options and arch flags. They are to be used with
         `base_env`."""
         call = cmd.call
-        kept: list[Item] = []
+        kept: list[CommandItem] = []
         past_source = False
         for item in self.table.split(self.all_words(cmd)):
             if not item.name:
@@ -256,7 +256,7 @@ class Toolchain(ABC):
         values = [i.value for i in self._host_items(base) if i.name == "-fvisibility"]
         return bool(values) and values[-1] != "default"
 
-    def _host_items(self, base: Sequence[str]) -> list[Item]:
+    def _host_items(self, base: Sequence[str]) -> list[CommandItem]:
         """Return the options of `base` that reach the compiler of host code."""
         return self.table.split(base[1:])
 
@@ -289,7 +289,7 @@ class Toolchain(ABC):
         they see none."""
         return ()
 
-    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Requirement]:
         """Return what `lazyck doctor` says about this toolchain. Runs compilers; writes only to a
         temporary directory.
 
@@ -298,12 +298,12 @@ class Toolchain(ABC):
         """
         if found is None:
             detail = f"not found: looked at {self.searched}"
-            return [Check("compiler", State.MISSING, detail, install_line(self.install))]
+            return [Requirement("compiler", RequirementState.MISSING, detail, install_line(self.install))]
         shown = " ".join(found.compiler)
         try:
-            return [Check("compiler", State.OK, f"{shown} ({compiler_identity(found.compiler, env)})")]
+            return [Requirement("compiler", RequirementState.OK, f"{shown} ({compiler_identity(found.compiler, env)})")]
         except ToolchainError as e:
-            return [Check("compiler", State.MISSING, e.message, install_line(self.install))]
+            return [Requirement("compiler", RequirementState.MISSING, e.message, install_line(self.install))]
 
 
 def compiler_identity(compiler: Sequence[str], env: Mapping[str, str] | None = None) -> str:

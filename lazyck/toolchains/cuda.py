@@ -13,11 +13,11 @@ from lazyck.errors import BuildError, CommandError, UsageError
 from lazyck.settings.environment import environment
 from lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, nvcc_options
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain, accepts
-from lazyck.toolchains.check import Check, State, output_of
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.gnu import TABLE, GnuToolchain, own_library_items
 from lazyck.toolchains.gpu_runtimes import CUDA_RUNTIME
-from lazyck.toolchains.options import Item, join
+from lazyck.toolchains.options import CommandItem, join
+from lazyck.toolchains.requirement import Requirement, RequirementState, output_of
 
 _ARCH = re.compile(r"(?:sm_|compute_|lto_)?(\d{2,3}|\d{1,2}\.\d)([a-f]?)(?:\+PTX|-real|-virtual)?", re.I)
 _RUNTIME_SONAMES = {name.split(".")[2]: name for name in CUDA_RUNTIME.process.libraries}  # by nvcc's release
@@ -104,18 +104,21 @@ class CudaToolchain(Toolchain):
     def present_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
         return cuda_checks.capabilities(found.compiler, env)
 
-    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Requirement]:
         checks = super().checks(found, env)
-        if found is None or checks[0].state is State.MISSING:
+        if found is None or checks[0].state is RequirementState.MISSING:
             return checks
         if found.origin:
             detail = f"wheels at {found.origin}; builds see {found.home}, which has lib64 and libcudart.so too"
-            checks.append(Check("home", State.OK, detail))
+            checks.append(Requirement("home", RequirementState.OK, detail))
         checks += cuda_checks.parts(found.compiler, env)
         checks.append(cuda_checks.driver(env))
         archs = self.present_archs(found, env)
         none = "none here: LAZYCK_ARCHS says what to compile for"
-        return [*checks, Check("GPU", State.OK if archs else State.NOTE, " ".join(archs) or none)]
+        return [
+            *checks,
+            Requirement("GPU", RequirementState.OK if archs else RequirementState.NOTE, " ".join(archs) or none),
+        ]
 
     def parse_archs(self, text: str) -> tuple[str, ...]:
         archs = []
@@ -134,13 +137,13 @@ class CudaToolchain(Toolchain):
 
     def base_words(self, cmd: CompileCommand) -> tuple[str, ...]:
         words = super().base_words(cmd)
-        kept: list[Item] = []
+        kept: list[CommandItem] = []
         for item in self.table.split(words[cmd.call.prefix :]):
             # nvcc takes lists where other compilers take one path. Code that maps paths expects
             # one.
             several = item.value.split(",") if item.name in self.path_options and item.value else []
             if len(several) > 1:
-                kept += [Item((item.name, path), item.name, path) for path in several if path]
+                kept += [CommandItem((item.name, path), item.name, path) for path in several if path]
             else:
                 kept.append(item)
         return (*words[: cmd.call.prefix], *join(kept))
@@ -248,7 +251,7 @@ class CudaToolchain(Toolchain):
         steps = self._preprocessing(job)
         return [_listing(step, job.output) for step in steps if any(w.startswith("-D__CUDA_ARCH__=") for w in step)]
 
-    def _host_items(self, base: Sequence[str]) -> list[Item]:
+    def _host_items(self, base: Sequence[str]) -> list[CommandItem]:
         items = []
         for item in self.table.split(base[1:]):
             items.append(item)
@@ -373,9 +376,9 @@ def _release(nvcc: str) -> str:
     return match[1] if match else ""
 
 
-def _without_hiding(items: Iterable[Item]) -> list[Item]:
+def _without_hiding(items: Iterable[CommandItem]) -> list[CommandItem]:
     """Drop the host flags that hide symbols or make LTO objects, also inside `-Xcompiler a,b`."""
-    kept: list[Item] = []
+    kept: list[CommandItem] = []
     for item in own_library_items(items):
         if item.name not in _HOST_OPTIONS or item.value is None:
             kept.append(item)
@@ -386,14 +389,14 @@ def _without_hiding(items: Iterable[Item]) -> list[Item]:
             kept.append(item)
         elif good:
             value = ",".join(good)
-            kept.append(Item(("-Xcompiler", value), "-Xcompiler", value))
+            kept.append(CommandItem(("-Xcompiler", value), "-Xcompiler", value))
     return kept
 
 
-def _host_item(part: str) -> Item:
+def _host_item(part: str) -> CommandItem:
     word = part.strip("'\"")
     name, equals, value = word.partition("=")
-    return Item((word,), name, value if equals else None)
+    return CommandItem((word,), name, value if equals else None)
 
 
 CUDA = CudaToolchain()

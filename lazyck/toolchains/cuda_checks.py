@@ -10,7 +10,7 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import lookup
-from lazyck.toolchains.check import Check, State, error_line, fault_of, install_line, output_of
+from lazyck.toolchains.requirement import Requirement, RequirementState, error_line, fault_of, install_line, output_of
 
 _KERNEL = "__global__ void fill(int* p) { *p = 1; }\nvoid launch(int* p) { fill<<<1, 1>>>(p); }\n"
 _CCCL = "#include <cuda/std/cstdint>\n#include <cub/version.cuh>\n"
@@ -25,7 +25,7 @@ _PARTS = {
 }
 
 
-def parts(compiler: Sequence[str], env: Mapping[str, str]) -> Iterator[Check]:
+def parts(compiler: Sequence[str], env: Mapping[str, str]) -> Iterator[Requirement]:
     """Check headers, device compiler, runtime library and CCCL, by compiling a kernel step by
     step."""
     with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
@@ -49,21 +49,23 @@ def parts(compiler: Sequence[str], env: Mapping[str, str]) -> Iterator[Check]:
         yield _check("cccl", fault("-E", "-o", "cccl.ii", "cccl.cu"), needed=False)
 
 
-def _check(name: str, fault: str, detail: str = "", *, needed: bool = True) -> Check:
+def _check(name: str, fault: str, detail: str = "", *, needed: bool = True) -> Requirement:
     if not fault:
-        return Check(name, State.OK, detail)
-    return Check(name, State.MISSING if needed else State.NOTE, fault, install_line(_PARTS[name]))
+        return Requirement(name, RequirementState.OK, detail)
+    return Requirement(
+        name, RequirementState.MISSING if needed else RequirementState.NOTE, fault, install_line(_PARTS[name])
+    )
 
 
-def driver(env: Mapping[str, str]) -> Check:
+def driver(env: Mapping[str, str]) -> Requirement:
     """Check NVIDIA's kernel driver, which only launching needs."""
     if _DRIVER.is_file():
         match = re.search(r"\d+\.\d+(?:\.\d+)?", _DRIVER.read_text(errors="replace"))
-        return Check("driver", State.OK, match[0] if match else str(_DRIVER))
+        return Requirement("driver", RequirementState.OK, match[0] if match else str(_DRIVER))
     smi = _query(env, "driver_version")
     if smi:
-        return Check("driver", State.OK, smi[0])
-    return Check("driver", State.NOTE, "no NVIDIA driver here: kernels are compiled but cannot run")
+        return Requirement("driver", RequirementState.OK, smi[0])
+    return Requirement("driver", RequirementState.NOTE, "no NVIDIA driver here: kernels are compiled but cannot run")
 
 
 def capabilities(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from lazyck import abi
 from lazyck.abi import Role
 from lazyck.toolchains.base import SourceCompile, Toolchain, accepts
 from lazyck.toolchains.command import LinkCommand
-from lazyck.toolchains.options import E, Item, OptionTable, P, S, join
+from lazyck.toolchains.options import CommandItem, E, OptionTable, P, S, join
 
 # Options whose value names a header, a directory of headers or another file that compiling reads.
 # The shim follows those that have a role of their own when it looks for headers.
@@ -122,7 +122,7 @@ SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cu
 MODULES = (".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx")
 
 
-def own_library_items(items: Iterable[Item]) -> list[Item]:
+def own_library_items(items: Iterable[CommandItem]) -> list[CommandItem]:
     """Drop options that would hide a blob's functions from `dlsym`, or make its object contain
     something other than code."""
     hiding = ("-fvisibility", "-fvisibility-inlines-hidden", "-fvisibility-ms-compat", "-flto", "-fwhole-program")
@@ -199,7 +199,7 @@ _OF_SOURCES = (
 _COMPILE_ONLY = (frozenset(PATHS) - {"-B", "--sysroot", "-isysroot"}) | frozenset(_OF_SOURCES.split())
 
 
-def _is_for_compiling_only(item: Item) -> bool:
+def _is_for_compiling_only(item: CommandItem) -> bool:
     """Return whether a link has no use for `item`. Above all, `-x hip` would make it compile the
     library as a source."""
     if item.name in _COMPILE_ONLY:

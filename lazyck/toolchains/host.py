@@ -1,4 +1,4 @@
-"""Describe the host's C and C++ compilers: gcc and clang, under whatever name PATH has them."""
+"""Describe the host's C and C++ compilers: gcc and clang, under any name on PATH."""
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from lazyck import abi
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import host_text, llvm, lookup
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for
-from lazyck.toolchains.check import Check, State, try_out
 from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
+from lazyck.toolchains.requirement import Requirement, RequirementState, try_out
 
 _TRIAL = """#include <filesystem>
 #include <mutex>
@@ -83,11 +83,11 @@ class HostToolchain(GnuToolchain):
             f"install one (Debian, Ubuntu: {package}) or set CXX",
         )
 
-    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Requirement]:
         """Check the compiler, and a C++17 library made with it, as the runtime of every lazy
         library is."""
         done = super().checks(found, env)
-        if found is None or done[0].state is not State.OK:
+        if found is None or done[0].state is not RequirementState.OK:
             return done
         argv = [*found.compiler, "-std=c++17", "-shared", "-fPIC", "-pthread", "t.cpp", "-o", "t.so", "-ldl"]
         good = "compiles and links, as lazyck's runtime needs it"

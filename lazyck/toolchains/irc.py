@@ -20,7 +20,7 @@ from lazyck.abi import Role
 from lazyck.errors import LazyckError, ToolchainError, UsageError
 from lazyck.machines import MACHINES
 from lazyck.toolchains.gnu import TABLE
-from lazyck.toolchains.options import Item
+from lazyck.toolchains.options import CommandItem
 
 # The version of the code that this compiler makes from an input. It is part of every key.
 _VERSION = 1
@@ -39,7 +39,7 @@ _LINKING_ROLES = (Role.LIBRARY, Role.LIBRARY_DIR, Role.LINKER, Role.STATIC)
 
 
 @dataclass
-class Job:
+class ClangArguments:
     """A parsed command line."""
 
     inputs: list[str] = field(default_factory=list)
@@ -61,61 +61,61 @@ class Job:
     link_words: list[str] = field(default_factory=list)
 
 
-def parse(words: Sequence[str]) -> Job:
+def parse(words: Sequence[str]) -> ClangArguments:
     """Parse a command line. Raises `UsageError`."""
-    job = Job()
+    arguments = ClangArguments()
     for item in TABLE.split(words):
         if not item.name:
-            job.inputs.append(item.words[0])
-            job.link_words.append(item.words[0])
-        elif not _is_of_code(job, item):
-            job.link_words += item.words
-            _take(job, item)
-    if not job.inputs:
+            arguments.inputs.append(item.words[0])
+            arguments.link_words.append(item.words[0])
+        elif not _is_of_code(arguments, item):
+            arguments.link_words += item.words
+            _take(arguments, item)
+    if not arguments.inputs:
         raise UsageError("no input files")
-    return job
+    return arguments
 
 
-def _is_of_code(job: Job, item: Item) -> bool:
+def _is_of_code(arguments: ClangArguments, item: CommandItem) -> bool:
     """Take an option that says what code to make, of no interest to links. Returns whether so."""
     word, value = item.words[0], item.value or ""
     if item.name in ("-mcpu", "-march"):
-        job.cpu = value
+        arguments.cpu = value
     elif item.name == "-mattr":
-        job.features += [f for f in value.split(",") if f]
+        arguments.features += [f for f in value.split(",") if f]
     elif item.name == "-mabi":
-        job.abi = value
+        arguments.abi = value
     elif item.name.startswith("--target=") or item.name in ("--target", "-target"):
-        job.triple = value if item.name in ("--target", "-target") else word.partition("=")[2]
+        arguments.triple = value if item.name in ("--target", "-target") else word.partition("=")[2]
     elif item.name == "-mllvm":
-        job.llvm_options.append(value)
+        arguments.llvm_options.append(value)
     elif item.name == "-Xclang" and value == "-disable-llvm-passes":
-        job.runs_passes = False
+        arguments.runs_passes = False
     elif word == "-emit-llvm":
-        job.emits_ir = True
+        arguments.emits_ir = True
     else:
         return False
     return True
 
 
-def _take(job: Job, item: Item) -> None:
+def _take(arguments: ClangArguments, item: CommandItem) -> None:
     word, value = item.words[0], item.value or ""
     if item.role is Role.OUTPUT:
-        job.output = value
+        arguments.output = value
     elif word in ("-c", "-S"):
-        job.form = word if job.form != "-S" else "-S"
+        arguments.form = word if arguments.form != "-S" else "-S"
     elif word.startswith("-O") and word[2:] in _LEVELS:
-        job.level = _LEVELS[word[2:]]
+        arguments.level = _LEVELS[word[2:]]
     elif item.name == "-mcmodel":
-        job.code_model = value
+        arguments.code_model = value
     elif word in _RELOCATION or word.lower() in ("-fpic", "-fpie"):
-        job.relocation = _RELOCATION.get(word, "pic")
+        arguments.relocation = _RELOCATION.get(word, "pic")
     elif item.role is Role.DEPEND:
-        job.writes_depfile = True
+        arguments.writes_depfile = True
     elif item.role is Role.DEPEND_FILE:
-        job.depfile = value
+        arguments.depfile = value
     elif item.role in (Role.DEPEND_TARGET, Role.DEPEND_QUOTED):
-        job.targets.append(value)
+        arguments.targets.append(value)
     elif word == "-flto" or item.name == "-flto":
         raise UsageError(f"{word}: makes machine code only", "leave out -flto")
     elif not (
@@ -144,34 +144,33 @@ def version_text() -> str:
     return f"lazyck-irc {_VERSION} (llvmlite {metadata.version('llvmlite')})\nLLVM version {number}\n"
 
 
-def compile_all(job: Job) -> None:
+def compile_all(arguments: ClangArguments) -> None:
     """Compile every input. Raises `LazyckError` for one that fails after all others are done."""
-    if job.output and len(job.inputs) > 1:
+    if arguments.output and len(arguments.inputs) > 1:
         raise UsageError("cannot specify -o when generating multiple output files")
     binding = llvm()
-    for option in job.llvm_options:
+    for option in arguments.llvm_options:
         binding.set_option("lazyck-irc", option)
-    machine = _machine(binding, job)
-    suffix = {"-c": ".bc" if job.emits_ir else ".o", "-S": ".ll" if job.emits_ir else ".s"}[job.form]
+    machine = _machine(binding, arguments)
+    suffix = {"-c": ".bc" if arguments.emits_ir else ".o", "-S": ".ll" if arguments.emits_ir else ".s"}[arguments.form]
     failed: LazyckError | None = None
-    for source in job.inputs:
-        output = job.output or f"{Path(source).stem}{suffix}"
+    for source in arguments.inputs:
+        output = arguments.output or f"{Path(source).stem}{suffix}"
         try:
-            data = _compile(binding, machine, job, source)
+            data = _compile(binding, machine, arguments, source)
         except LazyckError as e:
             sys.stderr.write(f"{failed.render()}\n" if failed else "")
             failed = e
             continue
         _write(output, data)
-        if job.writes_depfile or job.depfile:
-            rule = f"{' '.join(job.targets or [_quoted(output)])}: {_quoted(source)}\n"
-            _write(job.depfile or f"{os.path.splitext(output)[0]}.d", rule.encode())
+        if arguments.writes_depfile or arguments.depfile:
+            rule = f"{' '.join(arguments.targets or [_quoted(output)])}: {_quoted(source)}\n"
+            _write(arguments.depfile or f"{os.path.splitext(output)[0]}.d", rule.encode())
     if failed:
         raise failed
 
 
 def _quoted(path: str) -> str:
-    """Return `path` as a make rule spells it."""
     return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")
 
 
@@ -185,14 +184,14 @@ def _write(path: str, data: bytes) -> None:
         raise LazyckError(f"unable to open output file '{path}': '{e.strerror}'") from e
 
 
-def _machine(binding: Any, job: Job) -> Any:
+def _machine(binding: Any, arguments: ClangArguments) -> Any:
     """Return the target machine. Raises `UsageError` for a target that LLVM does not know."""
-    triple = job.triple or binding.get_default_triple()
+    triple = arguments.triple or binding.get_default_triple()
     try:
         target = binding.Target.from_triple(triple)
     except RuntimeError as e:
         raise UsageError(f"--target={triple}: {e}", "give a triple such as aarch64-linux-gnu") from e
-    cpu, features = job.cpu, ",".join(job.features)
+    cpu, features = arguments.cpu, ",".join(arguments.features)
     if cpu == "native":
         cpu = binding.get_host_cpu_name()
         features = ",".join(filter(None, (binding.get_host_cpu_features().flatten(), features)))
@@ -202,14 +201,14 @@ def _machine(binding: Any, job: Job) -> Any:
     return target.create_target_machine(
         cpu=cpu,
         features=features,
-        opt=job.level,
-        reloc=job.relocation,
-        codemodel=job.code_model,
-        abiname=job.abi or abi,
+        opt=arguments.level,
+        reloc=arguments.relocation,
+        codemodel=arguments.code_model,
+        abiname=arguments.abi or abi,
     )
 
 
-def _compile(binding: Any, machine: Any, job: Job, source: str) -> bytes:
+def _compile(binding: Any, machine: Any, arguments: ClangArguments, source: str) -> bytes:
     """Return the bytes that one input compiles to. Raises `LazyckError`."""
     try:
         data = Path(source).read_bytes()
@@ -229,12 +228,12 @@ def _compile(binding: Any, machine: Any, job: Job, source: str) -> bytes:
         sys.stderr.write(f"{source}: warning: overriding the module target triple with {triple}\n")
     module.triple = triple
     module.data_layout = str(machine.target_data)
-    if job.runs_passes and (job.level or not job.emits_ir):
-        _optimise(binding, machine, job.level, module)
-    if job.emits_ir:
-        return module.as_bitcode() if job.form == "-c" else str(module).encode("utf-8", "surrogateescape")
+    if arguments.runs_passes and (arguments.level or not arguments.emits_ir):
+        _optimise(binding, machine, arguments.level, module)
+    if arguments.emits_ir:
+        return module.as_bitcode() if arguments.form == "-c" else str(module).encode("utf-8", "surrogateescape")
     try:
-        made = machine.emit_object(module) if job.form == "-c" else machine.emit_assembly(module).encode()
+        made = machine.emit_object(module) if arguments.form == "-c" else machine.emit_assembly(module).encode()
     except RuntimeError as e:
         raise LazyckError(_named(source, str(e))) from e
     return bytes(made)
@@ -253,15 +252,15 @@ def _optimise(binding: Any, machine: Any, level: int, module: Any) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def link(job: Job) -> int:
+def link(arguments: ClangArguments) -> int:
     """Pass a link to the machine's own compiler driver. Returns its exit status."""
-    for name in job.inputs:
+    for name in arguments.inputs:
         if name.endswith((".ll", ".bc")):
             raise UsageError(f"{name}: compile it first", "lazyck-irc -c")
     program = proc.find_program("c++") or proc.find_program("cc")
     if program is None:
         raise ToolchainError("no c++ or cc on PATH to link with", "install one (Debian, Ubuntu: `apt install g++`)")
-    return proc.passthrough([program, *job.link_words])
+    return proc.passthrough([program, *arguments.link_words])
 
 
 def main() -> NoReturn:
@@ -271,10 +270,10 @@ def main() -> NoReturn:
         if "--version" in words:
             sys.stdout.write(version_text())
             sys.exit(0)
-        job = parse(words)
-        if not job.form:
-            sys.exit(link(job))
-        compile_all(job)
+        arguments = parse(words)
+        if not arguments.form:
+            sys.exit(link(arguments))
+        compile_all(arguments)
     except KeyboardInterrupt:
         proc.end_interrupted()
     except LazyckError as e:

@@ -11,9 +11,9 @@ from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import answers, lookup
 from lazyck.toolchains.base import Found
-from lazyck.toolchains.check import Check, State, try_out
 from lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
 from lazyck.toolchains.options import join
+from lazyck.toolchains.requirement import Requirement, RequirementState, try_out
 
 SUFFIXES = (".ll", ".bc")
 LANGUAGE = "ir"
@@ -53,10 +53,10 @@ class LlvmToolchain(GnuToolchain):
             words = (path,)
         return Found(self, "", words) if words else None
 
-    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Requirement]:
         """Check the compiler, a module that it compiles and links, and lazyck-irc."""
         done = super().checks(found, env)
-        if found is None or done[0].state is not State.OK:
+        if found is None or done[0].state is not RequirementState.OK:
             return done
         is_irc = Path(found.compiler[0]).name == IRC
         others = [] if is_irc else [_irc_check(irc(env), env)]
@@ -101,18 +101,20 @@ def irc(env: Mapping[str, str]) -> str | None:
     return lookup.which(IRC, env) or (beside if lookup.is_program(beside) else None)
 
 
-def _irc_check(program: str | None, env: Mapping[str, str]) -> Check:
+def _irc_check(program: str | None, env: Mapping[str, str]) -> Requirement:
     """Check whether lazyck's own IR compiler works, which is needed only if clang is missing."""
     name = "lazyck-irc"
     if program is None:
-        return Check(name, State.NOTE, "not on PATH: only needed where clang is missing", _PIP)
+        return Requirement(name, RequirementState.NOTE, "not on PATH: only needed where clang is missing", _PIP)
     try:
         shown = proc.run([program, "--version"], env=env, timeout=60)
     except ToolchainError as e:
-        return Check(name, State.NOTE, e.message, _PIP)
+        return Requirement(name, RequirementState.NOTE, e.message, _PIP)
     if shown.status != 0:
-        return Check(name, State.NOTE, "llvmlite is not installed: only needed where clang is missing", _PIP)
-    return Check(name, State.OK, f"{program} ({', '.join(shown.stdout.strip().splitlines())})")
+        return Requirement(
+            name, RequirementState.NOTE, "llvmlite is not installed: only needed where clang is missing", _PIP
+        )
+    return Requirement(name, RequirementState.OK, f"{program} ({', '.join(shown.stdout.strip().splitlines())})")
 
 
 LLVM = LlvmToolchain()

@@ -71,7 +71,6 @@ def is_compiler(name: str) -> bool:
 
 
 def is_c_driver(name: str) -> bool:
-    """Return whether a driver links without the C++ library."""
     match = _NAME.fullmatch(name)
     return match is not None and match["family"] in ("cc", "gcc", "clang")
 
@@ -129,7 +128,6 @@ def _program(word: str, env: Mapping[str, str], launcher: bool) -> str | None:
 
 
 def without_launchers(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return `words` from the compiler on."""
     for i, word in enumerate(words):
         if not is_launcher(word):
             return words[i:]

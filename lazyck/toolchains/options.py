@@ -25,7 +25,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Item:
+class CommandItem:
     """One option or input of a command line: all its words, its name (empty for an input), and its
     value if any."""
 
@@ -54,33 +54,32 @@ class OptionTable:
         # The commands of a build are often thousands that differ only in source and output.
         self._joined = lru_cache(maxsize=4096)(self._take_apart)
 
-    def split(self, words: Sequence[str]) -> list[Item]:
+    def split(self, words: Sequence[str]) -> list[CommandItem]:
         """Return the options and inputs of a command line, without its compiler, in order."""
         items = []
         it = iter(words)
         for word in it:
             if not word.startswith("-") or word == "-":
-                items.append(Item((word,), "", word))
+                items.append(CommandItem((word,), "", word))
                 continue
             rule = self._exact.get(word)
             if rule is not None and rule.mode is Mode.SEPARATE:
                 value = next(it, None)
                 both = (word,) if value is None else (word, value)
-                items.append(Item(both, word, value, rule.role))
+                items.append(CommandItem(both, word, value, rule.role))
             elif rule is not None:
-                items.append(Item((word,), word, None, rule.role))
+                items.append(CommandItem((word,), word, None, rule.role))
             else:
                 items.append(self._joined(word))
         return items
 
-    def _take_apart(self, word: str) -> Item:
+    def _take_apart(self, word: str) -> CommandItem:
         for rule in self._prefixes:
             if word.startswith(rule.text):
-                return Item((word,), rule.text.rstrip("="), word[len(rule.text) :], rule.role)
+                return CommandItem((word,), rule.text.rstrip("="), word[len(rule.text) :], rule.role)
         name, equals, value = word.partition("=")
-        return Item((word,), name, value if equals else None)
+        return CommandItem((word,), name, value if equals else None)
 
 
-def join(items: Iterable[Item]) -> tuple[str, ...]:
-    """Return the words of `items`, in order."""
+def join(items: Iterable[CommandItem]) -> tuple[str, ...]:
     return tuple(word for item in items for word in item.words)

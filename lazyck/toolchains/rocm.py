@@ -10,9 +10,9 @@ from lazyck.errors import ToolchainError, UsageError
 from lazyck.toolchains import lookup
 from lazyck.toolchains import rocm_places as places
 from lazyck.toolchains.base import Found, SourceCompile, accepts
-from lazyck.toolchains.check import Check, State, output_of, try_out
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gnu import GnuToolchain
+from lazyck.toolchains.requirement import Requirement, RequirementState, output_of, try_out
 
 _GFX = re.compile(r"gfx(?:[0-9a-f]{3,5}|[0-9]+(?:-[0-9]+)*-generic)(?::(?:sramecc|xnack)[+-])*")
 _NAME = re.compile(r"\bgfx[0-9a-f]{3,5}\b")
@@ -208,12 +208,12 @@ class RocmToolchain(GnuToolchain):
                 return archs
         return ()
 
-    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Check]:
+    def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Requirement]:
         if found is None:
             return super().checks(found, env)
         if self.is_nvcc(found, env):
             why = f"{found.compiler[0]} would run nvcc here: set HIP_PLATFORM=amd to compile for AMD GPUs"
-            return [Check("compiler", State.MISSING, why, "export HIP_PLATFORM=amd")]
+            return [Requirement("compiler", RequirementState.MISSING, why, "export HIP_PLATFORM=amd")]
         # Compiles and links a kernel, for the GPU present or an arch that is known.
         present = self.present_archs(found, env)
         known = present or self.known_archs(found, env)
@@ -221,9 +221,11 @@ class RocmToolchain(GnuToolchain):
         argv = (*found.compiler, *([f"--offload-arch={arch}"] if arch else []), *self._link_flags(found.compiler))
         argv += ("-x", "hip", "-shared", "-fPIC", "k.hip", "-o", "k.so")
         good = f"compiles and links{f' for {arch}' if arch else ''}"
-        gpu = Check("GPU", State.NOTE, "none answers: name archs with --gpu-archs; blobs compile, kernels cannot run")
+        gpu = Requirement(
+            "GPU", RequirementState.NOTE, "none answers: name archs with --gpu-archs; blobs compile, kernels cannot run"
+        )
         if present:
-            gpu = Check("GPU", State.OK, " ".join(present))
+            gpu = Requirement("GPU", RequirementState.OK, " ".join(present))
         return [*super().checks(found, env), try_out({"k.hip": _KERNEL}, [argv], env, good, _COMPLAINTS), gpu]
 
     def device_dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:

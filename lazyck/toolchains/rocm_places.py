@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lazyck.toolchains import lookup
 from lazyck.toolchains.base import Found
-from lazyck.toolchains.check import output_of
+from lazyck.toolchains.requirement import output_of
 
 DEFAULT_HOME = "/opt/rocm"
 CLANG_DIRS = ("llvm/bin", "lib/llvm/bin", "bin")
@@ -33,7 +33,6 @@ _SIGNS = (("bin", "hipcc"), ("bin", "rocm_agent_enumerator"), ("llvm/bin", "clan
 
 
 def hipcc_in(home: str) -> str:
-    """Return the hipcc of a home, or an empty string."""
     path = str(Path(home, "bin", "hipcc").absolute())
     return path if lookup.is_program(path) and not lookup.is_shim(path) else ""
 

@@ -1,6 +1,6 @@
 """Build `lazyck-unit` once for each state of its sources and each compiler.
 
-All sources are compiled as one file, as the runtime's are (see `lazyck.runtime.objects`).
+All sources are compiled as one file, as the runtime's are (see `lazyck.runtime.builder`).
 """
 
 import os
@@ -14,7 +14,7 @@ from lazyck import proc, waiting
 from lazyck.files import digest, encode, write_if_different
 from lazyck.formats.c_header import render_header
 from lazyck.runtime import shipped
-from lazyck.runtime.objects import canonical, together
+from lazyck.runtime.builder import canonical, together
 
 SOURCES = Path(__file__).parent / "src"
 NAME = "lazyck-unit"

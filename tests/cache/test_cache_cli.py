@@ -22,7 +22,7 @@ from support.ops_library import build_ops
 
 from lazyck.cache.explain import compare_commands, read_command
 from lazyck.postbuild.objects.embedded import read_manifest
-from lazyck.runtime.objects import tool_path
+from lazyck.runtime.builder import tool_path
 from lazyck.settings.environment import runtime_source
 from lazyck.toolchains import HOST
 

@@ -17,17 +17,16 @@ import pytest
 from support import Lazyck
 from support.bundles import Bundle, build, entries, make_bundle
 
-from lazyck.cache import exchange, sweep
+from lazyck.cache import push_pull, sweep
 from lazyck.cache.entries import read_entries
-from lazyck.cache.transfer import Item, Share, local_items
+from lazyck.cache.transfer import Share, TransferItem, local_items
 from lazyck.directory import Directory, RefusedError, directory_below, opened_in, staging
 from lazyck.formats.manifest import Manifest
 from lazyck.history.costs import read_costs, read_last
 from lazyck.history.events import read_history
-from lazyck.prebuild import entries as prebuild_entries
-from lazyck.prebuild import output
+from lazyck.prebuild import blob_entries, output
+from lazyck.prebuild.blob_entries import BlobEntry, cached_archs, clean_blobs
 from lazyck.prebuild.blob_names import Selection
-from lazyck.prebuild.entries import Entry, cached_archs, clean_blobs
 from lazyck.report.gather import cache_size
 
 LEAF = "v1/lib/any-g++"
@@ -95,8 +94,8 @@ def no_hook_left() -> Iterator[None]:
     _before_each.clear()
 
 
-def entry_of(cache: Path) -> Entry:
-    return Entry("add", (), "any", cache / LEAF / NAME, True, "0" * 32, f"lib/any-g++/{NAME}")
+def entry_of(cache: Path) -> BlobEntry:
+    return BlobEntry("add", (), "any", cache / LEAF / NAME, True, "0" * 32, f"lib/any-g++/{NAME}")
 
 
 def tidy(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +103,8 @@ def tidy(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def clean(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prebuild_entries, "tool", lambda _: Path("rt"))
-    monkeypatch.setattr(prebuild_entries, "entries", lambda *_: [entry_of(cache)])
+    monkeypatch.setattr(blob_entries, "tool", lambda _: Path("rt"))
+    monkeypatch.setattr(blob_entries, "entries", lambda *_: [entry_of(cache)])
     manifest = Manifest("lib", "lib.so", "", "", (), (), (), (), "test", "", "")
     clean_blobs(Path("lib.so"), Selection(manifest, ()), "", {})
 
@@ -120,7 +119,7 @@ def publish(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
         with directory_below(own, Path(LEAF), makes=True):
             (own / LEAF / NAME).write_text("new")
         (own / LEAF / NAME).chmod(0o600)
-        exchange.publish(own, cache, f"lib/any-g++/{NAME}")
+        push_pull.publish(own, cache, f"lib/any-g++/{NAME}")
 
 
 @pytest.mark.parametrize("place", ["v1", "v1/lib", LEAF, ".staging", ".locks"])
@@ -212,7 +211,7 @@ def test_a_refused_root_is_an_error(
         lambda: publish(cache, monkeypatch),
         lambda: cache_size(cache),
         lambda: read_history(cache),
-        lambda: output.adopt(cache, [Entry("a", (), "any", make_cache(tmp_path / "b") / LEAF / NAME, True)]),
+        lambda: output.adopt(cache, [BlobEntry("a", (), "any", make_cache(tmp_path / "b") / LEAF / NAME, True)]),
     ):
         with pytest.raises(RefusedError) as caught:
             work()
@@ -318,15 +317,15 @@ def test_what_was_not_verified_is_neither_pushed_nor_published(
     # says nothing of its entries.
     with monkeypatch.context() as patch:
         patch.setattr(sweep, "verify", lambda *_: {})
-        done = exchange.push(share(env), items, cache)
+        done = push_pull.push(share(env), items, cache)
         assert (done.done, len(done.refused)) == ((), 2)
     assert not list((tmp_path / "shared").rglob("*"))
-    assert len(exchange.push(share(env), items, None).done) == 2
-    found = [Entry(i.entry.place.blob, (), "", i.path, False, i.entry.key_id, i.entry.name) for i in items]
+    assert len(push_pull.push(share(env), items, None).done) == 2
+    found = [BlobEntry(i.entry.entry_path.blob, (), "", i.path, False, i.entry.key_id, i.entry.name) for i in items]
     shutil.rmtree(cache)
     cache.mkdir(mode=0o700)
     monkeypatch.setattr(sweep, "verify", lambda *_: {})
-    done = exchange.pull(share(env), found)
+    done = push_pull.pull(share(env), found)
     assert (done.done, len(done.refused)) == ((), 2)
     assert not list(cache.glob("v1/*/*/*"))
 
@@ -340,7 +339,7 @@ def test_an_entry_in_a_directory_exchanged_after_the_check_is_not_pushed(
     env = {"LAZYCK_REMOTE": f"{tmp_path}/shared|trusted", "HOME": str(tmp_path)}
     (item,) = local_items(cache, [], [])
     spoil(item.path.parent, "link", tmp_path)
-    done = exchange.push(share(env), [Item(item.entry, item.path)], None)
+    done = push_pull.push(share(env), [TransferItem(item.entry, item.path)], None)
     assert (done.done, len(done.refused)) == ((), 1)
     assert "it is a symbolic link" in done.refused[0]
     assert json.dumps(contents(tmp_path / "shared"), default=str) == "{}"

@@ -11,8 +11,8 @@ from zlib import crc32
 import pytest
 from support.cuda_machine import cuda_home, needs_nvcc
 
+from lazyck.check.blob_objects import BlobObject, Defined, read_blob_object
 from lazyck.check.compare import BY_DESIGN, FAILING, Comparison, Lazy, compare
-from lazyck.check.objects import BlobObject, Defined, read_blob_object
 from lazyck.check.offered import Offered
 from lazyck.postbuild.objects.elf import Symbol
 

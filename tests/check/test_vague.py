@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.check.ahead import Unit
-from lazyck.check.objects import read_blob_object
+from lazyck.check.ahead import BlobCompile
+from lazyck.check.blob_objects import read_blob_object
 from lazyck.check.vague import is_instance, vague_names
 from lazyck.postbuild.cxx.demangle import all_readable
 from lazyck.postbuild.probe.group import compile_one
@@ -70,7 +70,7 @@ def test_explicit_instances_and_keyed_classes_are_for_everybody(tmp_path: Path, 
     source.write_text(SOURCE)
     argv = (program, "-std=c++17", level, "-fPIC", "-c", str(source), "-o", "x.o")
     blob = CompileCommand(Invocation(compiler, "host", str(tmp_path), argv, 1, ()), str(source), str(tmp_path / "x.o"))
-    unit = Unit(blob, tmp_path / "0.o")
+    unit = BlobCompile(blob, tmp_path / "0.o")
     assert compile_one(blob, unit.object, os.environ).status == 0
     read = read_blob_object(unit.object, blob.source, "")
     names = frozenset(s.name for s in read.symbols)

@@ -8,7 +8,7 @@ import pytest
 from support import HERE, Once
 from support.unit_binary import UnitBinary, build, cases
 
-from lazyck.runtime.objects import OBJECTS, compile_objects
+from lazyck.runtime.builder import OBJECTS, compile_objects
 
 # It takes half the time that g++ does.
 _FASTEST = next(filter(None, map(shutil.which, ("clang++-19", "clang++"))), HERE.cxx)

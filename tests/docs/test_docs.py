@@ -14,7 +14,7 @@ from support import REPOSITORY
 
 import lazyck
 from lazyck import abi, library
-from lazyck.postbuild.reasons import Kind
+from lazyck.postbuild.reasons import ReasonKind
 from lazyck.toolchains import ALL
 
 README = (REPOSITORY / "README.md").read_text()
@@ -134,7 +134,7 @@ def test_the_python_reference_is_of_all_that_the_package_offers() -> None:
 
 def test_the_page_on_eager_sources_has_every_reason_with_its_advice() -> None:
     rows = [line for line in reference.expand(DOCS["eager.md"]).splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == [kind.name for kind in Kind]
+    assert [row.split("`")[1] for row in rows] == [kind.name for kind in ReasonKind]
     assert all(len(row.replace("\\|", "").split("|")) == 5 for row in rows)
 
 

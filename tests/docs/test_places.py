@@ -11,8 +11,8 @@ from support import REPOSITORY
 
 from lazyck import abi
 from lazyck.cli import COMMANDS
-from lazyck.postbuild.reasons import Kind
-from lazyck.remote import store
+from lazyck.postbuild.reasons import ReasonKind
+from lazyck.remote import backend
 from lazyck.toolchains import ALL
 
 PAGE = (REPOSITORY / "ARCHITECTURE.md").read_text()
@@ -35,12 +35,12 @@ def columns() -> Examples:
 
 # Rows of the table, and the examples of each.
 ROWS: dict[str, Examples] = {
-    "a remote backend": [(each.place.partition(":")[0],) for each in store._BACKENDS.values()],
+    "a remote backend": [(each.target.partition(":")[0],) for each in backend._BACKENDS.values()],
     "a field of the manifest": columns(),
     "a toolchain": [(f"lazyck.toolchains.{t.name}",) for t in ALL],
     "a role of options": [(f"Role.{role.name}", f"LAZYCK_ROLE_{role.name}") for role in abi.Role],
     "a reason against deferring": constants("WHY_", with_texts=True),
-    "a reason for being eager": [(f"Kind.{kind.name}", kind.name) for kind in Kind],
+    "a reason for being eager": [(f"ReasonKind.{kind.name}", kind.name) for kind in ReasonKind],
     "the form of an entry": constants("ENTRY_"),
     "a figure of statistics": constants("KEY_"),
     "a command": [(f"lazyck {name}", f'"{name}"') for name in COMMANDS],

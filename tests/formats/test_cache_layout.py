@@ -11,7 +11,7 @@ import pytest
 from support.bundles import make_bundle
 
 from lazyck.errors import FormatError
-from lazyck.formats.layout import Place, is_of_entry, log_of, root_of, split_build
+from lazyck.formats.layout import EntryPath, is_of_entry, log_of, root_of, split_build
 from lazyck.formats.manifest import encode
 from lazyck.remote import EntryName
 
@@ -26,7 +26,7 @@ def test_the_path_of_an_entry_says_what_the_runtime_made_it_for(tmp_path: Path, 
     argv: list[str | Path] = [rt_tool, "status", "--from", bundle.file, "--arch", "gfx942", "--arch", "gfx9-4-generic"]
     row = json.loads(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)
     path = Path(row["path"])
-    place = Place.of(path)
+    place = EntryPath.of(path)
     assert root_of(path) == cache
     assert (place.library, place.archs) == ("libtiny", "gfx9_4_generic+gfx942")
     assert place.blob.startswith("dir-1_a_b-0123456789abcdef.so~")
@@ -35,9 +35,9 @@ def test_the_path_of_an_entry_says_what_the_runtime_made_it_for(tmp_path: Path, 
     assert toolchain == bundle.manifest.recipes[0].toolchain_id
     assert len(salt) == (12 if extra_key else 0)
     assert (place.is_entry, place.is_log) == (True, False)
-    assert (Place.of(log_of(path)).is_entry, Place.of(log_of(path)).is_log) == (False, True)
+    assert (EntryPath.of(log_of(path)).is_entry, EntryPath.of(log_of(path)).is_log) == (False, True)
     name = EntryName(row["key"], row["entry"])
-    assert name.place == place
+    assert name.entry_path == place
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_path_of_an_entry_says_what_the_runtime_made_it_for(tmp_path: Path, 
 def test_what_is_no_entry_is_refused_as_a_name_in_a_remote(name: str) -> None:
     with pytest.raises(FormatError):
         EntryName("0" * 32, name)
-    assert EntryName("0" * 32, "lib/any-g++/add-0123456789abcdef.so").place.blob == "add"
+    assert EntryName("0" * 32, "lib/any-g++/add-0123456789abcdef.so").entry_path.blob == "add"
 
 
 def test_files_that_belong_to_an_entry_are_known_by_their_ends() -> None:

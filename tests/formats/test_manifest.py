@@ -11,7 +11,7 @@ import pytest
 
 from lazyck import abi
 from lazyck.errors import FormatError
-from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units, decode, decode_root, encode
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes, decode, decode_root, encode
 from lazyck.formats.record import decode_records
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 
@@ -86,7 +86,7 @@ def test_the_bytes_of_a_version_stay_as_they_are() -> None:
     # Libraries that were built with this version of the format are read for ever. Another layout
     # needs another version.
     full = replace(MANIFEST, machine="x86_64", private_names=("p.lazyck.1",), contents="12" * 32)
-    parts = replace(MANIFEST.blobs[0], kernel="one\t*\t\t\t", units=Units("fe", 1, 0))
+    parts = replace(MANIFEST.blobs[0], kernel="one\t*\t\t\t", units=UnitRecipes("fe", 1, 0))
     data = encode(replace(full, blobs=(parts, *MANIFEST.blobs[1:])))
     assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (6, "586a7a59258261a2")
 
@@ -96,7 +96,7 @@ def test_the_bytes_of_a_version_stay_as_they_are() -> None:
 FULL = replace(
     MANIFEST,
     blobs=(
-        replace(MANIFEST.blobs[0], units=Units("of units", 1, 0)),
+        replace(MANIFEST.blobs[0], units=UnitRecipes("of units", 1, 0)),
         MANIFEST.blobs[1],
         BlobRecord("three", "libx/tree/one.cpp", 1, "ef" * 32, ("_Z6kernelv",), kernel="one\t_Z6kernelv 3"),
         BlobRecord("four", "libx/tree/one.cpp", 0, "01" * 32, ("image",), kernel="one\t* 4"),

@@ -20,8 +20,8 @@ from lazyck.interceptor.log import read_log
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.postbuild.reasons import advise
-from lazyck.remote import lease, record
-from lazyck.remote.sign import Keys
+from lazyck.remote import entry_record, lease
+from lazyck.remote.sign import KeyRing
 from lazyck.remote.tiers import parse_tiers
 from lazyck.report.inspect import Files, eager_of, render_blobs, render_eager, render_summary, to_json
 from lazyck.toolchains import ALL, ROCM
@@ -127,10 +127,10 @@ def take_remote(data: bytes, file: Path) -> None:
     """Decode what a remote answers (a record or a lease, whichever was requested), and parse what
     LAZYCK_REMOTE may say."""
     with only_known_errors():
-        found = record.decode(data)
+        found = entry_record.decode(data)
         if found is not None:
-            assert record.decode(record.encode(found)) == found
-            assert not Keys(frozenset(s.key for s in found.signatures[:1])).believe(found) or found.statement
+            assert entry_record.decode(entry_record.encode(found)) == found
+            assert not KeyRing(frozenset(s.key for s in found.signatures[:1])).believe(found) or found.statement
     held = lease.decode(data, 15.0)
     assert held.seconds > 0 and held.failures >= 0 and held.host.isprintable()
     with only_known_errors():

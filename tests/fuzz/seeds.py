@@ -14,17 +14,17 @@ import tempfile
 from pathlib import Path
 
 from lazyck import abi
-from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units, encode
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes, encode
 from lazyck.interceptor.shims import SharedConf, ShimConf, render
-from lazyck.remote import EntryName, lease
-from lazyck.remote import record as remote_record
+from lazyck.remote import EntryName, entry_record, lease
 from lazyck.toolchains import ALL, by_name
 
 MANIFEST = Manifest(
     "demo", "libdemo.so", "cache", "", ("gfx942",),
     (Recipe("host", "g++", "/h", ("HOME_X",), ("c++", "-c", "\x01S"), ("c++", "\x01I"), ("--arch=\x01a",),
             (("A", "b"),)),),
-    (BlobRecord("add", "src/add.cpp", 0, "0123456789abcdef", ("_Z3addii", "value"), units=Units("ab" * 8, 0, 0)),),
+    (BlobRecord("add", "src/add.cpp", 0, "0123456789abcdef", ("_Z3addii", "value"),
+                units=UnitRecipes("ab" * 8, 0, 0)),),
     (("eager", "why"),), "seed", "d", "x86_64",
 )  # fmt: skip
 # The table of a host unit has the kernels that it registers, its device variables, and the line of
@@ -35,9 +35,9 @@ TABLE = (
     b"whole\t*\t\t\t\nvariable\t_ZL5scale\nfile\t/a.cuh\n"
 )
 
-RECORD = remote_record.Record(
+RECORD = entry_record.EntryRecord(
     EntryName("0123456789abcdef" * 2, "libdemo/gfx942-hip-1/add-0123456789abcdef.so"), "ab" * 32, 12345, 20.5, 70000,
-    (remote_record.Signature("A" * 43 + "=", "A" * 86 + "=="),),
+    (entry_record.Signature("A" * 43 + "=", "A" * 86 + "=="),),
 )  # fmt: skip
 
 INCLUDES = {
@@ -156,7 +156,7 @@ def corpus(directory: Path) -> None:
             "archs": b"--offload-arch=gfx942:xnack-,native\0-gencode\0arch=compute_90a,code=sm_90a\0-arch\0native",
         },
         "py_remote": {
-            "record": remote_record.encode(RECORD),
+            "record": entry_record.encode(RECORD),
             "lease": lease.Holder("0" * 32, "host", 7, 15.0, 1).encode(),
             "tiers": b"http://u:p@[::1]:80/x?y|trusted|token-file=/t,/mnt/x|read-only,s3://b/p|endpoint=http://h",
         },

@@ -10,7 +10,7 @@ from support import Lazyck
 
 from lazyck.errors import LazyckError, UsageError
 from lazyck.history import coverage, profile
-from lazyck.history.coverage import Run
+from lazyck.history.coverage import RecordedRun
 from lazyck.history.profile import Use
 
 
@@ -18,8 +18,8 @@ def use(blob: str, seconds: float = 0, *, library: str = "libfmha", archs: str =
     return Use(blob, library, archs, order=1, seconds=seconds, process=process)
 
 
-def run(name: str, *uses: Use | str, weight: Fraction = Fraction(1)) -> Run:
-    return Run(name, tuple(use(u) if isinstance(u, str) else u for u in uses), weight)
+def run(name: str, *uses: Use | str, weight: Fraction = Fraction(1)) -> RecordedRun:
+    return RecordedRun(name, tuple(use(u) if isinstance(u, str) else u for u in uses), weight)
 
 
 def profile_of(where: str, *uses: Use) -> profile.Profile:
@@ -148,7 +148,10 @@ def test_a_run_counts_as_its_weight() -> None:
 
 
 def test_common_blobs_are_merged_as_without_a_share() -> None:
-    runs = [Run("a", (Use("x", "l", "", 4, 2, 1.5),)), Run("b", (Use("x", "l", "", 2, 9, 0.5), Use("x", order=1)))]
+    runs = [
+        RecordedRun("a", (Use("x", "l", "", 4, 2, 1.5),)),
+        RecordedRun("b", (Use("x", "l", "", 2, 9, 0.5), Use("x", order=1))),
+    ]
     assert coverage.common(runs, Fraction(1)) == [Use("x", "l", "", 2, 9, 1.5, process="merged")]
 
 

@@ -17,7 +17,7 @@ from lazyck.formats.c_header import render_header
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.history import profile
 from lazyck.prebuild.blob_names import read_list
-from lazyck.runtime.objects import LINK_FLAGS, OBJECTS, SOURCES, compile_objects
+from lazyck.runtime.builder import LINK_FLAGS, OBJECTS, SOURCES, compile_objects
 from lazyck.settings.environment import tools_dir
 
 

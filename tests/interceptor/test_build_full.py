@@ -12,7 +12,7 @@ import pytest
 from support import FAKE_ROCM, REPOSITORY, Lazyck
 from support.ops_library import Ops, build_ops, call, copy_project, inspect
 
-from lazyck.postbuild.reasons import Kind
+from lazyck.postbuild.reasons import ReasonKind
 
 SPECIAL = {(32, 0): 320.0, (32, 1): 324.0, (64, 0): 640.0, (64, 1): 644.0, (128, 0): 1280.0, (128, 1): 1284.0}
 
@@ -76,7 +76,7 @@ def test_summary_counts_blobs_symbols_and_gives_each_eager_blob_its_reason(ops: 
 
 def test_explain_eager_says_of_each_library_what_to_change(ops: Ops, lazyck: Lazyck) -> None:
     told = ops.report.partition("libops:\n1 source ")[2]
-    assert Kind.DATA.advice[:60] in told and Kind.INITIALIZER.advice[:60] in told
+    assert ReasonKind.DATA.advice[:60] in told and ReasonKind.INITIALIZER.advice[:60] in told
     hint = next(line for line in ops.report.splitlines() if "what to change" in line).partition("lazyck inspect ")[2]
     assert f"1 source {told}" == lazyck("inspect", *shlex.split(hint)).stdout
 

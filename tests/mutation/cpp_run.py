@@ -26,7 +26,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 from support.unit_binary import UnitBinary, build, cases  # noqa: E402
 
 from lazyck.formats.c_header import render_header  # noqa: E402
-from lazyck.runtime.objects import SOURCES  # noqa: E402
+from lazyck.runtime.builder import SOURCES  # noqa: E402
 from mutation.cpp_mutants import SWITCHES, Mutant, Mutated, compile_errors, mutate, switches  # noqa: E402
 
 DECIDING = (

@@ -12,7 +12,7 @@ from support.bundles import Bundle, build, entries, make_bundle
 from support.ops_library import build_ops
 
 from lazyck.errors import LazyckError
-from lazyck.pack.contents import Item
+from lazyck.pack.packed_files import PackedFile
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_damaged_entry_is_not_packed(lazyck: Lazyck, bundle: Bundle, tmp_path:
     pack(lazyck, bundle, "--all", "--arch", "gfx942", "--tar", tmp_path / "k.tar")  # the entry is compiled again
     entry.write_bytes(bytes(data[:100]))
     with pytest.raises(LazyckError, match="changed while"):
-        Item(entry, Path("x")).read()  # type: ignore[arg-type]
+        PackedFile(entry, Path("x")).read()  # type: ignore[arg-type]
 
 
 def test_what_does_not_compile_is_not_packed(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from lazyck.postbuild.probe.preprocess import declares_managed, what_binds
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 
 MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __managed__ )) int b;"
 
@@ -11,16 +11,16 @@ MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __manag
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('int a __attribute__((section("tests")));', Reason(Kind.SECTION, "tests, by way of __start_tests")),
-        ('int a __attribute__((section ( "_t1")));', Reason(Kind.SECTION, "_t1, by way of __start__t1")),
-        ('int a __attribute__((__section__("tests")));', Reason(Kind.SECTION, "tests, by way of __start_tests")),
-        ("extern int __start_tests[];", Reason(Kind.SECTION_BOUNDS, "__start_tests")),
-        ("extern int __stop_tests;", Reason(Kind.SECTION_BOUNDS, "__stop_tests")),
-        ('auto f = dlsym(((void *) -1), "f");', Reason(Kind.RTLD_NEXT)),
-        ('auto f = dlvsym ( (void*)-1l, "f", "V");', Reason(Kind.RTLD_NEXT)),
-        ("int ok = dladdr(p, &info);", Reason(Kind.DLADDR)),
-        ("int ok = dladdr1 (p, &info, 0, 0);", Reason(Kind.DLADDR)),
-        (MANAGED, Reason(Kind.MANAGED)),
+        ('int a __attribute__((section("tests")));', Reason(ReasonKind.SECTION, "tests, by way of __start_tests")),
+        ('int a __attribute__((section ( "_t1")));', Reason(ReasonKind.SECTION, "_t1, by way of __start__t1")),
+        ('int a __attribute__((__section__("tests")));', Reason(ReasonKind.SECTION, "tests, by way of __start_tests")),
+        ("extern int __start_tests[];", Reason(ReasonKind.SECTION_BOUNDS, "__start_tests")),
+        ("extern int __stop_tests;", Reason(ReasonKind.SECTION_BOUNDS, "__stop_tests")),
+        ('auto f = dlsym(((void *) -1), "f");', Reason(ReasonKind.RTLD_NEXT)),
+        ('auto f = dlvsym ( (void*)-1l, "f", "V");', Reason(ReasonKind.RTLD_NEXT)),
+        ("int ok = dladdr(p, &info);", Reason(ReasonKind.DLADDR)),
+        ("int ok = dladdr1 (p, &info, 0, 0);", Reason(ReasonKind.DLADDR)),
+        (MANAGED, Reason(ReasonKind.MANAGED)),
     ],
 )
 def test_what_is_about_the_library_itself_is_found(text: str, expected: Reason) -> None:
@@ -46,5 +46,5 @@ def test_what_is_not_stays_lazy(text: str) -> None:
 def test_managed_variables_bind_only_where_they_must_be_known_early() -> None:
     assert what_binds(MANAGED, takes_late_managed=True) is None
     late = what_binds(MANAGED + "extern int __stop_a;", takes_late_managed=True)
-    assert late == Reason(Kind.SECTION_BOUNDS, "__stop_a")
+    assert late == Reason(ReasonKind.SECTION_BOUNDS, "__stop_a")
     assert [declares_managed(text) for text in (MANAGED, "int managed;", "")] == [2, 0, 0]

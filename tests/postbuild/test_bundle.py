@@ -13,12 +13,12 @@ from support import Lazyck
 from support.changed_runtime import changed_runtime
 
 from lazyck import abi
-from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units, decode
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes, decode
 from lazyck.formats.tarball import EPOCH
 from lazyck.postbuild.bundle import (
-    Apart,
-    Contents,
-    Places,
+    BundlePaths,
+    FileDigests,
+    PragmaOnce,
     blob_digest,
     common_prefix,
     deploy,
@@ -40,9 +40,9 @@ from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 FILES = ["/tmp/build/blob/a.cpp", "/home/me/lib/include/x/y.hpp"]
 
 
-def places(home: str = "/opt/rocm", shims: dict[str, str] | None = None) -> Places:
+def places(home: str = "/opt/rocm", shims: dict[str, str] | None = None) -> BundlePaths:
     prefix = common_prefix(FILES)
-    return Places(home, shims or {}, "libx", prefix, with_parents(FILES, prefix))
+    return BundlePaths(home, shims or {}, "libx", prefix, with_parents(FILES, prefix))
 
 
 def test_include_dirs_of_the_project_are_found_in_the_bundle_and_others_where_they_are() -> None:
@@ -109,7 +109,7 @@ def test_a_shim_home_is_spoken_of_as_the_real_home() -> None:
 def test_headers_of_a_home_named_by_a_link_stay_out_of_the_bundle(tmp_path: Path) -> None:
     (tmp_path / "cuda-13.0").mkdir()
     (tmp_path / "cuda").symlink_to("cuda-13.0")
-    places = Places(str(tmp_path / "cuda"), {}, "libx")
+    places = BundlePaths(str(tmp_path / "cuda"), {}, "libx")
     assert places.is_foreign(str(tmp_path / "cuda" / "include" / "a.h"))
     assert places.is_foreign(str(tmp_path / "cuda-13.0" / "include" / "a.h"))
     assert not places.is_foreign(str(tmp_path / "cuda-14.0" / "include" / "a.h"))
@@ -123,14 +123,14 @@ def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) ->
     source, header = tmp_path / "a.cpp", tmp_path / "a.hpp"
     source.write_text("1")
     header.write_text("2")
-    there = Places("", {}, "libx", str(tmp_path))
+    there = BundlePaths("", {}, "libx", str(tmp_path))
 
     def key(**changes: str) -> str:
         from lazyck.formats.manifest import Recipe
 
         env = (("CPATH", changes.get("env", "x")),)
         recipe = Recipe("host", "id", "", (), ("cc", changes.get("flag", "-O1")), ("cc",), (), env)
-        contents = Contents()
+        contents = FileDigests()
         headers = contents.of_headers(frozenset({str(header)}), there)
         library = (changes.get("soname", "libx.so"), changes.get("machine", "x86_64"))
         return blob_digest(recipe, "libx", library, contents.of_file(str(source)), headers)
@@ -203,7 +203,7 @@ def test_a_soname_of_the_projects_own_is_kept(lazyck: Lazyck, tmp_path: Path, wo
 def test_builds_whose_entries_have_other_keys_have_other_digests() -> None:
     def of(name: str = "one", key: str = "ab", compiler: str = "g++-12", parts: str = "") -> str:
         recipe = Recipe("host", compiler, "", (), ("c++",), ("c++",), ())
-        blob = BlobRecord(name, "one.cpp", 0, key, ("one",), units=Units(parts, 0, 0) if parts else None)
+        blob = BlobRecord(name, "one.cpp", 0, key, ("one",), units=UnitRecipes(parts, 0, 0) if parts else None)
         return digest_of_keys([blob], [recipe])
 
     assert of() == of()
@@ -233,13 +233,13 @@ def test_a_bundle_holds_its_files_and_their_directories_down_from_the_prefix() -
 
 
 def test_a_place_in_the_tree_does_not_depend_on_how_a_path_is_spelled() -> None:
-    there = Places("", {}, "libx", "/p/a")
+    there = BundlePaths("", {}, "libx", "/p/a")
     assert there.in_bundle("/p/a/x.h") == "libx/tree/x.h"
     for path in ("/p/a/./x.h", "/p/a//x.h", "/p/a/b/../x.h", "/p/b/../a/x.h"):
         assert there.in_tree(path) == "x.h"
     assert there.in_tree("/p/a/..x.h") == "..x.h"
     assert there.in_tree("/p/y.h") == "../y.h"
-    assert Places("", {}, "libx", "/").in_tree("/p/y.h") == "p/y.h"
+    assert BundlePaths("", {}, "libx", "/").in_tree("/p/y.h") == "p/y.h"
 
 
 def test_system_headers_and_the_toolchain_s_are_foreign() -> None:
@@ -250,7 +250,7 @@ def test_system_headers_and_the_toolchain_s_are_foreign() -> None:
 
 
 def test_a_header_of_the_system_is_never_a_word_of_the_bundle() -> None:
-    there = Places("", {}, "libx", "/", frozenset({"/usr/include/x", "/home/x"}))
+    there = BundlePaths("", {}, "libx", "/", frozenset({"/usr/include/x", "/home/x"}))
     assert there.header_word("/usr/include/x") == "/usr/include/x"
     assert there.header_word("/home/x") == f"{abi.PH_ROOT}/libx/tree/home/x"
     assert there.header_word("/home/y") == "/home/y"
@@ -398,17 +398,17 @@ def test_names_and_contents_of_headers_are_in_the_key_and_foreign_ones_are_not(t
     paths = [tmp_path / name for name in ("a.h", "b.h", "home/c.h")]
     for path in paths:
         path.write_text(path.name)
-    there = Places(str(tmp_path / "home"), {}, "libx", str(tmp_path))
+    there = BundlePaths(str(tmp_path / "home"), {}, "libx", str(tmp_path))
 
     def key(*names: Path) -> str:
-        return Contents().of_headers(frozenset(map(str, names)), there)
+        return FileDigests().of_headers(frozenset(map(str, names)), there)
 
     assert len({key(*paths), key(paths[0]), key(paths[1]), key()}) == 4
     assert key(*paths) == key(*paths[:2])
     before = key(*paths)
     paths[1].rename(tmp_path / "c.h")
     assert key(paths[0], tmp_path / "c.h") != before
-    contents = Contents()
+    contents = FileDigests()
     first = contents.of_headers(frozenset({str(paths[0])}), there)
     paths[0].write_text("changed")
     assert contents.of_headers(frozenset({str(paths[0])}), there) == first  # each file is read once
@@ -432,7 +432,7 @@ def test_equal_files_that_the_build_tells_apart_by_time_stay_apart(tmp_path: Pat
         return str(tmp_path / name)
 
     once = b'#pragma once\n#include "below.h"\n'
-    apart = Apart()
+    apart = PragmaOnce()
     assert apart.kept(once, made("a", 1000)) == once
     assert apart.kept(once, made("b", 2000)) == once + b"\n"
     assert apart.kept(once, made("c", 1000)) == once

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.postbuild.bundle import Contents
+from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.probe.content_key import blob_keys, files_key, group_key
 from lazyck.postbuild.probe.preprocess import place_of
 from lazyck.toolchains import by_name
 from lazyck.toolchains.command import CompileCommand, Invocation
-from lazyck.toolchains.options import Item
+from lazyck.toolchains.options import CommandItem
 
 HOST = by_name("host")
 
@@ -28,7 +28,7 @@ def keys(
     tree: Path, shared: str = "group", options: str = "", texts: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Return the keys of the two sources by their names."""
-    items: list[Item] = HOST.table.split(options.split())
+    items: list[CommandItem] = HOST.table.split(options.split())
     texts = {"a.cpp": "int a;", "b.cpp": "int b;"} | dict(texts or {})
     files = [str(tree / name) for name in ("a.h", "b.h")]
     found = blob_keys(shared, items, files, {str(tree / name): text for name, text in texts.items()})
@@ -92,11 +92,11 @@ def test_a_blob_whose_header_makes_the_assembler_read_a_file_has_no_key(tree: Pa
 
 def test_paths_and_contents_of_files_are_in_their_key_and_their_order_is_not(tree: Path) -> None:
     a, b = str(tree / "a.h"), str(tree / "b.h")
-    key = files_key([a, b], Contents())
-    assert key == files_key([b, a], Contents())
-    assert len({key, files_key([a], Contents()), files_key([b], Contents())}) == 3
+    key = files_key([a, b], FileDigests())
+    assert key == files_key([b, a], FileDigests())
+    assert len({key, files_key([a], FileDigests()), files_key([b], FileDigests())}) == 3
     (tree / "b.h").rename(tree / "c.h")
-    assert key != files_key([a, str(tree / "c.h")], Contents())
+    assert key != files_key([a, str(tree / "c.h")], FileDigests())
 
 
 # -- what the blobs of a group share ---------------------------------------------------------------

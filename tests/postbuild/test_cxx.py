@@ -2,6 +2,7 @@
 
 import pytest
 
+from lazyck.postbuild.cxx.declaration_kinds import DeclarationKind, Unsupported
 from lazyck.postbuild.cxx.declarations import parse
 from lazyck.postbuild.cxx.lexer import (
     after_angles,
@@ -13,73 +14,72 @@ from lazyck.postbuild.cxx.lexer import (
     without_attributes,
     without_comments,
 )
-from lazyck.postbuild.cxx.variables import Kind, Unsupported
 
 
-def kinds(text: str) -> list[tuple[Kind, tuple[str, ...]]]:
+def kinds(text: str) -> list[tuple[DeclarationKind, tuple[str, ...]]]:
     return [(d.kind, d.names) for d in parse(text)]
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "name"),
     [
-        ("using a = B<int, (3 > 2)>;", Kind.SUPPORT, "a"),
-        ("typedef void (*fn_t)(int, float);", Kind.SUPPORT, "fn_t"),
-        ("typedef int grid_t[3];", Kind.SUPPORT, "grid_t"),
-        ("namespace fs = std::filesystem;", Kind.SUPPORT, "fs"),
-        ("struct X final : Base<decltype(f())> { int a = 3; void g() { if (a) { } } };", Kind.SUPPORT, "X"),
-        ("struct alignas(16) Y { };", Kind.SUPPORT, "Y"),
-        ("template <int N = (3 > 2)> struct Z { };", Kind.SUPPORT, "Z"),
-        ("template <> struct Tr<Q> { int x; };", Kind.REPEATABLE, "Tr"),
-        ("template <> struct std::hash<Q> : Base { int x; };", Kind.REPEATABLE, "hash"),
-        ("struct n::Inner final { };", Kind.SUPPORT, "Inner"),
-        ("enum class E : unsigned char { low };", Kind.SUPPORT, "E"),
-        ("struct Later;", Kind.REPEATABLE, "Later"),
-        ("enum class F : int;", Kind.REPEATABLE, "F"),
-        ("template <class T> concept Small = sizeof(T) < 8;", Kind.SUPPORT, "Small"),
-        ("template <class T> constexpr bool v = false;", Kind.SUPPORT, "v"),
-        ("template <class T> constexpr T cdiv(T a, T b) { return (a + b - 1) / b; }", Kind.SUPPORT, "cdiv"),
-        ("template <int D> void run(float* p) { x(); }", Kind.REPEATABLE, "run"),
-        ("static int helper(int x) { return x; }", Kind.REPEATABLE, "helper"),
-        ("void later(int);", Kind.REPEATABLE, "later"),
-        ("Foo later(Bar x, Baz y);", Kind.REPEATABLE, "later"),
-        ("extern int elsewhere;", Kind.REPEATABLE, "elsewhere"),
-        ('extern "C" int c_elsewhere;', Kind.REPEATABLE, "c_elsewhere"),
-        ("using std::vector;", Kind.REPEATABLE, "vector"),
-        ("__attribute__((device)) int f(int x) { return x; }", Kind.REPEATABLE, "f"),
-        ("__attribute__((host)) __attribute__((device)) int hd(int x) { return x; }", Kind.HEAD, "hd"),
-        ("template <> float go<a::b<(1 > 0)>>(const s& x, t y) { return 1; }", Kind.HEAD, "go"),
-        ("template void go<3>(float*);", Kind.HEAD, "go"),
-        ("std::function<void(int)> make(int x) { return {}; }", Kind.HEAD, "make"),
-        ("struct A get(int x) { return {}; }", Kind.HEAD, "get"),
-        ("Foo<3>::Foo(int x) : a{x}, b(3), c{[] { return 1; }()} { y(); }", Kind.HEAD, "Foo"),
-        ("void f(int x) try { a(); } catch (int) { b(); } catch (...) { c(); }", Kind.HEAD, "f"),
-        ("auto f(int a) -> std::vector<int> { return {}; }", Kind.HEAD, "f"),
-        ("int counter = 0;", Kind.DATA, "counter"),
-        ("int table[3] = {1, 2, 3};", Kind.DATA, "table"),
-        ("struct A a = {1};", Kind.DATA, "a"),
-        ("struct n::A<3> a{1};", Kind.DATA, "a"),
-        ("const struct A* table[] = {&a, 0};", Kind.DATA, "table"),
-        ("enum E level = {low};", Kind.DATA, "level"),
-        ("std::map<int, std::string> m;", Kind.DATA, "m"),
-        ("std::function<void(int)> callback;", Kind.DATA, "callback"),
-        ("inline int shared = 0;", Kind.DATA, "shared"),
-        ("int Foo<3>::x = 4;", Kind.DATA, "x"),
-        ("template <> int Foo<3>::x = 4;", Kind.DATA, "x"),
-        ("int (*hook)(int) = nullptr;", Kind.DATA, "hook"),
-        ("__attribute__((constant)) float lut[4];", Kind.SUPPORT, "lut"),
-        ('const char* label = "x";', Kind.DATA, "label"),
-        ('static const char* const names[] = {"a", "b"};', Kind.SUPPORT, "names"),
-        ("static const float t[3] = {1.f, -2, 3e+5};", Kind.SUPPORT, "t"),
-        ("inline constexpr int z{3};", Kind.SUPPORT, "z"),
-        ('static Registrar r("x");', Kind.SUSPECT, "r"),
-        ("static Registrar r;", Kind.SUSPECT, "r"),
-        ("static bool ok = reg();", Kind.SUSPECT, "ok"),
-        ("static auto reg = [] { return 1; }();", Kind.SUSPECT, "reg"),
-        ("__attribute__((constructor)) static void init() { }", Kind.SUSPECT, "init"),
+        ("using a = B<int, (3 > 2)>;", DeclarationKind.SUPPORT, "a"),
+        ("typedef void (*fn_t)(int, float);", DeclarationKind.SUPPORT, "fn_t"),
+        ("typedef int grid_t[3];", DeclarationKind.SUPPORT, "grid_t"),
+        ("namespace fs = std::filesystem;", DeclarationKind.SUPPORT, "fs"),
+        ("struct X final : Base<decltype(f())> { int a = 3; void g() { if (a) { } } };", DeclarationKind.SUPPORT, "X"),
+        ("struct alignas(16) Y { };", DeclarationKind.SUPPORT, "Y"),
+        ("template <int N = (3 > 2)> struct Z { };", DeclarationKind.SUPPORT, "Z"),
+        ("template <> struct Tr<Q> { int x; };", DeclarationKind.REPEATABLE, "Tr"),
+        ("template <> struct std::hash<Q> : Base { int x; };", DeclarationKind.REPEATABLE, "hash"),
+        ("struct n::Inner final { };", DeclarationKind.SUPPORT, "Inner"),
+        ("enum class E : unsigned char { low };", DeclarationKind.SUPPORT, "E"),
+        ("struct Later;", DeclarationKind.REPEATABLE, "Later"),
+        ("enum class F : int;", DeclarationKind.REPEATABLE, "F"),
+        ("template <class T> concept Small = sizeof(T) < 8;", DeclarationKind.SUPPORT, "Small"),
+        ("template <class T> constexpr bool v = false;", DeclarationKind.SUPPORT, "v"),
+        ("template <class T> constexpr T cdiv(T a, T b) { return (a + b - 1) / b; }", DeclarationKind.SUPPORT, "cdiv"),
+        ("template <int D> void run(float* p) { x(); }", DeclarationKind.REPEATABLE, "run"),
+        ("static int helper(int x) { return x; }", DeclarationKind.REPEATABLE, "helper"),
+        ("void later(int);", DeclarationKind.REPEATABLE, "later"),
+        ("Foo later(Bar x, Baz y);", DeclarationKind.REPEATABLE, "later"),
+        ("extern int elsewhere;", DeclarationKind.REPEATABLE, "elsewhere"),
+        ('extern "C" int c_elsewhere;', DeclarationKind.REPEATABLE, "c_elsewhere"),
+        ("using std::vector;", DeclarationKind.REPEATABLE, "vector"),
+        ("__attribute__((device)) int f(int x) { return x; }", DeclarationKind.REPEATABLE, "f"),
+        ("__attribute__((host)) __attribute__((device)) int hd(int x) { return x; }", DeclarationKind.HEAD, "hd"),
+        ("template <> float go<a::b<(1 > 0)>>(const s& x, t y) { return 1; }", DeclarationKind.HEAD, "go"),
+        ("template void go<3>(float*);", DeclarationKind.HEAD, "go"),
+        ("std::function<void(int)> make(int x) { return {}; }", DeclarationKind.HEAD, "make"),
+        ("struct A get(int x) { return {}; }", DeclarationKind.HEAD, "get"),
+        ("Foo<3>::Foo(int x) : a{x}, b(3), c{[] { return 1; }()} { y(); }", DeclarationKind.HEAD, "Foo"),
+        ("void f(int x) try { a(); } catch (int) { b(); } catch (...) { c(); }", DeclarationKind.HEAD, "f"),
+        ("auto f(int a) -> std::vector<int> { return {}; }", DeclarationKind.HEAD, "f"),
+        ("int counter = 0;", DeclarationKind.DATA, "counter"),
+        ("int table[3] = {1, 2, 3};", DeclarationKind.DATA, "table"),
+        ("struct A a = {1};", DeclarationKind.DATA, "a"),
+        ("struct n::A<3> a{1};", DeclarationKind.DATA, "a"),
+        ("const struct A* table[] = {&a, 0};", DeclarationKind.DATA, "table"),
+        ("enum E level = {low};", DeclarationKind.DATA, "level"),
+        ("std::map<int, std::string> m;", DeclarationKind.DATA, "m"),
+        ("std::function<void(int)> callback;", DeclarationKind.DATA, "callback"),
+        ("inline int shared = 0;", DeclarationKind.DATA, "shared"),
+        ("int Foo<3>::x = 4;", DeclarationKind.DATA, "x"),
+        ("template <> int Foo<3>::x = 4;", DeclarationKind.DATA, "x"),
+        ("int (*hook)(int) = nullptr;", DeclarationKind.DATA, "hook"),
+        ("__attribute__((constant)) float lut[4];", DeclarationKind.SUPPORT, "lut"),
+        ('const char* label = "x";', DeclarationKind.DATA, "label"),
+        ('static const char* const names[] = {"a", "b"};', DeclarationKind.SUPPORT, "names"),
+        ("static const float t[3] = {1.f, -2, 3e+5};", DeclarationKind.SUPPORT, "t"),
+        ("inline constexpr int z{3};", DeclarationKind.SUPPORT, "z"),
+        ('static Registrar r("x");', DeclarationKind.SUSPECT, "r"),
+        ("static Registrar r;", DeclarationKind.SUSPECT, "r"),
+        ("static bool ok = reg();", DeclarationKind.SUSPECT, "ok"),
+        ("static auto reg = [] { return 1; }();", DeclarationKind.SUSPECT, "reg"),
+        ("__attribute__((constructor)) static void init() { }", DeclarationKind.SUSPECT, "init"),
     ],
 )
-def test_statement_kinds(text: str, kind: Kind, name: str) -> None:
+def test_statement_kinds(text: str, kind: DeclarationKind, name: str) -> None:
     assert [(d.kind, d.names[0]) for d in parse(text)] == [(kind, name)]
     inside = [d for d in parse(f"namespace a {{ {text} }}") if d.text]
     assert [(d.kind, d.context[0]) for d in inside] == [(kind, "namespace a")]
@@ -87,8 +87,8 @@ def test_statement_kinds(text: str, kind: Kind, name: str) -> None:
 
 def test_nothing_of_c_runs_at_load() -> None:
     for text in ("static const struct A table[] = {{1, &a}};", "static alias_t value = {1, f};"):
-        assert [d.kind for d in parse(text, is_c=True)] == [Kind.SUPPORT]
-        assert [d.kind for d in parse(text)] == [Kind.SUSPECT]
+        assert [d.kind for d in parse(text, is_c=True)] == [DeclarationKind.SUPPORT]
+        assert [d.kind for d in parse(text)] == [DeclarationKind.SUSPECT]
 
 
 @pytest.mark.parametrize("text", ["static_assert(1 < 2);", "extern template void f<3>();", ";;", "void f() = delete;"])
@@ -113,7 +113,9 @@ def test_statements_without_a_trace(text: str) -> None:
 )
 def test_what_only_a_compiler_can_judge_is_said_to_be_unsupported(text: str) -> None:
     if text == "what is this;":
-        assert kinds(text) == [(Kind.DATA, ("this",))]  # three words count as a variable, so the blob is eager
+        assert kinds(text) == [
+            (DeclarationKind.DATA, ("this",))
+        ]  # three words count as a variable, so the blob is eager
         return
     with pytest.raises(Unsupported):
         parse(text)
@@ -126,12 +128,12 @@ def test_contexts_nest_and_end() -> None:
     void g() { }
     """
     assert [(d.kind, d.context) for d in parse(text)] == [
-        (Kind.HEAD, ("namespace a::b", "inline namespace v1")),
-        (Kind.REPEATABLE, ("namespace a::b", "namespace")),
-        (Kind.HEAD, ('extern "C"',)),
-        (Kind.DATA, ('extern "C"',)),
-        (Kind.HEAD, ('extern "C"', "namespace n")),
-        (Kind.HEAD, ()),
+        (DeclarationKind.HEAD, ("namespace a::b", "inline namespace v1")),
+        (DeclarationKind.REPEATABLE, ("namespace a::b", "namespace")),
+        (DeclarationKind.HEAD, ('extern "C"',)),
+        (DeclarationKind.DATA, ('extern "C"',)),
+        (DeclarationKind.HEAD, ('extern "C"', "namespace n")),
+        (DeclarationKind.HEAD, ()),
     ]
 
 
@@ -139,7 +141,7 @@ def test_bodies_may_hold_anything() -> None:
     text = """void f() { const char* s = "}{\\"" R"d(})")d"; char c = '}', d = '\\''; int n = 1'000'000; for (;;) { ; }
 #pragma unroll
     auto l = [&](int x) { return x; }; g({1, 2}, [] { }); } void g() { }"""
-    assert kinds(text) == [(Kind.HEAD, ("f",)), (Kind.HEAD, ("g",))]
+    assert kinds(text) == [(DeclarationKind.HEAD, ("f",)), (DeclarationKind.HEAD, ("g",))]
 
 
 def test_heads_lose_their_bodies_and_keep_the_rest() -> None:
@@ -149,8 +151,8 @@ def test_heads_lose_their_bodies_and_keep_the_rest() -> None:
 
 def test_enumerators_are_names_too() -> None:
     assert kinds("enum E { A, B = 3 }; enum class C { X };") == [
-        (Kind.SUPPORT, ("E", "A", "B")),
-        (Kind.SUPPORT, ("C",)),
+        (DeclarationKind.SUPPORT, ("E", "A", "B")),
+        (DeclarationKind.SUPPORT, ("C",)),
     ]
 
 
@@ -204,47 +206,49 @@ def test_a_plain_function_is_taken_apart(declaration: str, parts: tuple[str, str
 @pytest.mark.parametrize(
     ("text", "kind", "names", "is_constant"),
     [
-        ("static const int a = 1, b = 2;", Kind.SUPPORT, ("a",), False),
-        ("inline constexpr int a = 1, b = 2;", Kind.SUPPORT, ("a",), False),
-        ("constexpr int a = 1, b = 2;", Kind.SUPPORT, ("a", "b"), True),
-        ("const int a = 1;", Kind.SUPPORT, ("a",), True),
-        ("const A<3> a = f();", Kind.SUSPECT, ("a",), True),
-        ("const std::map<int, A<3>> a;", Kind.SUSPECT, ("a",), True),
-        ("const volatile int a = 1;", Kind.DATA, ("a",), False),
-        ("volatile const int a = 1;", Kind.DATA, ("a",), False),
-        ("int* const a = 0;", Kind.SUPPORT, ("a",), True),
-        ("const int* a = 0;", Kind.DATA, ("a",), False),
-        ("extern const int a = 1;", Kind.DATA, ("a",), False),
-        ("extern constexpr int a = 1;", Kind.DATA, ("a",), False),
-        ("static int table[10][2] = {{1}, {2}};", Kind.SUPPORT, ("table",), False),
-        ("static Table table = {1};", Kind.SUSPECT, ("table",), False),
-        ("static int size = sizeof(int);", Kind.SUPPORT, ("size",), False),
-        ("static int size = p->size;", Kind.SUSPECT, ("size",), False),
-        ("static int first = [] { return 1; }();", Kind.SUSPECT, ("first",), False),
-        ("static void (*hook)(int) = f;", Kind.SUSPECT, ("hook",), False),
-        ("static std::atomic<int> count{0};", Kind.SUSPECT, ("count",), False),
-        ("__attribute__((device)) int d = f();", Kind.SUPPORT, ("d",), True),
+        ("static const int a = 1, b = 2;", DeclarationKind.SUPPORT, ("a",), False),
+        ("inline constexpr int a = 1, b = 2;", DeclarationKind.SUPPORT, ("a",), False),
+        ("constexpr int a = 1, b = 2;", DeclarationKind.SUPPORT, ("a", "b"), True),
+        ("const int a = 1;", DeclarationKind.SUPPORT, ("a",), True),
+        ("const A<3> a = f();", DeclarationKind.SUSPECT, ("a",), True),
+        ("const std::map<int, A<3>> a;", DeclarationKind.SUSPECT, ("a",), True),
+        ("const volatile int a = 1;", DeclarationKind.DATA, ("a",), False),
+        ("volatile const int a = 1;", DeclarationKind.DATA, ("a",), False),
+        ("int* const a = 0;", DeclarationKind.SUPPORT, ("a",), True),
+        ("const int* a = 0;", DeclarationKind.DATA, ("a",), False),
+        ("extern const int a = 1;", DeclarationKind.DATA, ("a",), False),
+        ("extern constexpr int a = 1;", DeclarationKind.DATA, ("a",), False),
+        ("static int table[10][2] = {{1}, {2}};", DeclarationKind.SUPPORT, ("table",), False),
+        ("static Table table = {1};", DeclarationKind.SUSPECT, ("table",), False),
+        ("static int size = sizeof(int);", DeclarationKind.SUPPORT, ("size",), False),
+        ("static int size = p->size;", DeclarationKind.SUSPECT, ("size",), False),
+        ("static int first = [] { return 1; }();", DeclarationKind.SUSPECT, ("first",), False),
+        ("static void (*hook)(int) = f;", DeclarationKind.SUSPECT, ("hook",), False),
+        ("static std::atomic<int> count{0};", DeclarationKind.SUSPECT, ("count",), False),
+        ("__attribute__((device)) int d = f();", DeclarationKind.SUPPORT, ("d",), True),
     ],
 )
-def test_variables(text: str, kind: Kind, names: tuple[str, ...], is_constant: bool) -> None:
+def test_variables(text: str, kind: DeclarationKind, names: tuple[str, ...], is_constant: bool) -> None:
     assert [(d.kind, d.names, d.is_constant) for d in parse(text)] == [(kind, names, is_constant)]
 
 
 def test_variables_of_an_unnamed_namespace_are_private_and_named_once() -> None:
     inside = [d for d in parse("namespace { const int a = 1, b = 2; int c = 3; Registrar r; }") if d.text]
     assert [(d.kind, d.names, d.is_constant) for d in inside] == [
-        (Kind.SUPPORT, ("a",), False),
-        (Kind.SUPPORT, ("c",), False),
-        (Kind.SUSPECT, ("r",), False),
+        (DeclarationKind.SUPPORT, ("a",), False),
+        (DeclarationKind.SUPPORT, ("c",), False),
+        (DeclarationKind.SUSPECT, ("r",), False),
     ]
 
 
 def test_a_constant_of_c_is_data_for_others() -> None:
-    assert [(d.kind, d.is_constant) for d in parse("const int a = 1;", is_c=True)] == [(Kind.DATA, False)]
-    assert [(d.kind, d.is_constant) for d in parse("static const int a = 1;", is_c=True)] == [(Kind.SUPPORT, False)]
+    assert [(d.kind, d.is_constant) for d in parse("const int a = 1;", is_c=True)] == [(DeclarationKind.DATA, False)]
+    assert [(d.kind, d.is_constant) for d in parse("static const int a = 1;", is_c=True)] == [
+        (DeclarationKind.SUPPORT, False)
+    ]
 
 
 def test_a_specialization_that_says_inline_is_no_head() -> None:
     for word in ("inline", "constexpr"):
-        assert [d.kind for d in parse(f"template <> {word} int go<3>(int x) {{ return x; }}")] != [Kind.HEAD]
-    assert [d.kind for d in parse("template <> int go<3>(int x) { return x; }")] == [Kind.HEAD]
+        assert [d.kind for d in parse(f"template <> {word} int go<3>(int x) {{ return x; }}")] != [DeclarationKind.HEAD]
+    assert [d.kind for d in parse("template <> int go<3>(int x) { return x; }")] == [DeclarationKind.HEAD]

@@ -9,7 +9,7 @@ from support.probe_bench import Bench
 
 from lazyck.postbuild.cxx.mangled import class_in, identifiers, is_of_the_standard_library, is_private, scope_of
 from lazyck.postbuild.cxx.uses import declarations, reaching
-from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.references import TextReferences
 
 H = frozenset({"hidden"})
 
@@ -171,10 +171,10 @@ def test_members_are_looked_for_by_two_names(tmp_path: Path) -> None:
         rare='#include "classes.h"\nint g() { return ns::some().create(); }\n',
         free='#include "classes.h"\nint h() { return ns::create(3); }\n',
     )
-    mentions = Mentions(result.texts)
+    references = TextReferences(result.texts)
 
     def users(symbol: str, own: Mapping[str, Iterable[str]] | None = None) -> set[str]:
-        return {b.stem for b in mentions.candidates([symbol], own or {})}
+        return {b.stem for b in references.candidates([symbol], own or {})}
 
     assert users("_ZN2ns4Rare6createEv") == {"rare"}
     assert users("_ZN2ns6createEi") == {"common", "rare", "free"}
@@ -183,7 +183,7 @@ def test_members_are_looked_for_by_two_names(tmp_path: Path) -> None:
     source = str(tmp_path / "free.cpp")
     assert users("_ZN2ns6createEi", {source: ["_ZN2ns6createEi"]}) == {"common", "rare"}
     two = ["_ZN2ns6createEi", "_ZN2ns6createEl"]
-    assert "free" in {b.stem for b in mentions.candidates(two, {source: two[:1]})}
+    assert "free" in {b.stem for b in references.candidates(two, {source: two[:1]})}
 
 
 def test_what_a_blob_spells_is_told_apart_and_takes_no_room_for_each_blob_and_symbol(tmp_path: Path) -> None:
@@ -195,16 +195,16 @@ def test_what_a_blob_spells_is_told_apart_and_takes_no_room_for_each_blob_and_sy
         **{f"v{i}": text + f"template <> int instance<{i}>(int x) {{ return x; }}\n" for i in range(40)},
         other=text + "int rare(int); int user(int x) { return rare(x); }\n",
     )
-    mentions = Mentions(result.texts)
+    references = TextReferences(result.texts)
     instances = [f"_Z8instanceILi{i}EEii" for i in range(40_000)]
-    before = {b.stem: said for b, said in mentions.spelled(instances).items()}
+    before = {b.stem: said for b, said in references.spelled(instances).items()}
     assert len(before) == 41 and len(set(before.values())) == 1
     tracemalloc.start()
-    mentions.spelled(instances)
+    references.spelled(instances)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40 * 40_000 * 8, "not even a pointer for each blob and symbol"
-    after = {b.stem: said for b, said in mentions.spelled([*instances, "_Z4rarei"]).items()}
+    after = {b.stem: said for b, said in references.spelled([*instances, "_Z4rarei"]).items()}
     assert [stem for stem in after if after[stem] != before[stem]] == ["other"]
-    replaced = {b.stem: said for b, said in mentions.spelled([*instances, "_Znwm"]).items()}
+    replaced = {b.stem: said for b, said in references.spelled([*instances, "_Znwm"]).items()}
     assert not set(replaced.values()) & set(before.values()), "no text spells it: it may concern each"

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.link_jobs import NO_INPUTS, link_job
+from support.link_contexts import NO_INPUTS, link_context
 
 from lazyck import __version__, abi
 from lazyck.errors import CommandError
 from lazyck.formats.manifest import Recipe
-from lazyck.postbuild.build_options import BuildSettings
-from lazyck.postbuild.bundle import Contents
+from lazyck.postbuild.build_options import BuildOptions
+from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.describe import (
     Description,
     PrivateNames,
@@ -23,11 +23,11 @@ from lazyck.postbuild.describe import (
     unique_names,
 )
 from lazyck.postbuild.eager import EagerObject, HostUnit, Program
-from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.ownership import assign
 from lazyck.postbuild.probe.group import Probed
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
+from lazyck.postbuild.references import TextReferences
 from lazyck.postbuild.settle import Settled
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 
@@ -111,7 +111,7 @@ class Project:
         line: str = "_Z1kv\t1",
         runtime: str = "",
         made_by: str = "program 1",
-        settings: dict[str, Any] | None = None,
+        build_options: dict[str, Any] | None = None,
         eager: Sequence[EagerObject] = (),
     ) -> Description:
         lazy = [self.probed("src/a.hip", "fa", *options, private=private), self.probed("src/b.hip", "fb ib", *options)]
@@ -122,11 +122,13 @@ class Project:
         program = Program(Path(self.home) / "lazyck-unit", made_by)
         driver = Invocation("hipcc", "rocm", str(self.at), (f"{self.home}/bin/hipcc", "-shared"), 1, ())
         of_all = {"homes": (("rocm", self.home),), "archs": ("gfx942",), "root": "/root/of"}
-        given = BuildSettings("/t", **{**of_all, **(settings or {})})
+        given = BuildOptions("/t", **{**of_all, **(build_options or {})})
         inputs = replace(NO_INPUTS, soname=soname, machine=machine)
-        job = link_job(self.at, LinkCommand(driver, "libx"), inputs, settings=given)
-        names = PrivateNames(lazy, owned, frozenset(of_objects.split()), Mentions(()))
-        return describe(job, settled, {unit: of_unit}, program, names, Path(runtime) if runtime else None, Contents())
+        context = link_context(self.at, LinkCommand(driver, "libx"), inputs, options=given)
+        names = PrivateNames(lazy, owned, frozenset(of_objects.split()), TextReferences(()))
+        return describe(
+            context, settled, {unit: of_unit}, program, names, Path(runtime) if runtime else None, FileDigests()
+        )
 
 
 @pytest.fixture
@@ -202,7 +204,7 @@ def changed(before: Description, after: Description) -> set[str]:
         ({"of_objects": "other"}, {"a", "b"}),
         ({"line": "_Z1kv\t2"}, {"k.k"}),
         ({"made_by": "program 2"}, {"k", "k.k", "k.l"}),
-        ({"settings": {"name": "other", "archs": ("gfx950",)}}, set()),
+        ({"build_options": {"name": "other", "archs": ("gfx950",)}}, set()),
     ],
 )
 def test_what_decides_a_key_changes_the_keys_that_depend_on_it(
@@ -235,18 +237,18 @@ def test_a_function_that_the_build_hides_has_its_private_name(project: Project) 
 
 
 def test_only_blobs_that_are_whole_in_the_library_are_told_as_eager(project: Project) -> None:
-    blob, reason = project.command("src/e.hip"), Reason(Kind.DATA, "x")
+    blob, reason = project.command("src/e.hip"), Reason(ReasonKind.DATA, "x")
     made = EagerObject(blob, (reason,), Path("e.o"), None)
     failed = replace(made, error=CommandError("it", ["c++"], 1, ""))
     unit = replace(made, unit=HostUnit(blob, "u", (), "*", frozenset()))
-    described = project.describe(eager=[made, failed, unit], settings={"project_dir": str(project.at)})
+    described = project.describe(eager=[made, failed, unit], build_options={"project_dir": str(project.at)})
     assert [source for source, _ in described.manifest.eager] == ["src/e.hip"]
 
 
 def test_the_archs_are_those_of_the_commands_else_of_the_environment_else_the_compilers(project: Project) -> None:
     plain = project.probed("src/a.hip", "fa")
     named = project.probed("src/b.hip", "fb", "--offload-arch=gfx90a", "--offload-arch=gfx942")
-    asked = BuildSettings("/t", env_archs=(("cuda", ("80",)), ("rocm", ("gfx1100", "gfx1100", "gfx906"))))
+    asked = BuildOptions("/t", env_archs=(("cuda", ("80",)), ("rocm", ("gfx1100", "gfx1100", "gfx906"))))
     assert archs_of([plain, named, named], asked, {}) == ("gfx90a", "gfx942")
     assert archs_of([plain], asked, {}) == ("gfx1100", "gfx906")
     assert archs_of([], asked, {}) == ()
@@ -255,4 +257,4 @@ def test_the_archs_are_those_of_the_commands_else_of_the_environment_else_the_co
     nvcc.chmod(0o755)
     call = Invocation("nvcc", "cuda", str(project.at), (str(nvcc), "-c", "x.cu"), 1, ())
     for_cuda = Probed((), blob=CompileCommand(call, "x.cu", "x.o"), headers=frozenset())
-    assert archs_of([for_cuda, for_cuda], BuildSettings("/t", env_archs=(("rocm", ("gfx906",)),)), {}) == ("75",)
+    assert archs_of([for_cuda, for_cuda], BuildOptions("/t", env_archs=(("rocm", ("gfx906",)),)), {}) == ("75",)

@@ -164,10 +164,10 @@ def test_machines_have_the_numbers_that_elf_h_gives_them() -> None:
     lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
     defined = {w[1]: w[2] for line in lines if len(w := line.split()) > 2}
     other_words = {"i386": "386", "riscv64": "RISCV", "s390x": "S390", "loongarch64": "LOONGARCH"}
-    known = (*abi.MACHINES, *abi.OTHER_MACHINES)
-    numbers = {name: defined.get(f"EM_{other_words.get(name, name).upper()}") for _, name, *_ in known}
+    known = {m.name: m.number for m in MACHINES.values()} | {name: number for number, name, *_ in abi.OTHER_MACHINES}
+    numbers = {name: defined.get(f"EM_{other_words.get(name, name).upper()}") for name in known}
     numbers["loongarch64"] = numbers["loongarch64"] or "258"  # an elf.h of before 2021 lacks it
-    assert numbers == {name: str(number) for number, name, *_ in known}
+    assert numbers == {name: str(number) for name, number in known.items()}
     distances = {"x86_64": "R_X86_64_PC32", "aarch64": "R_AARCH64_PREL32", "riscv64": "R_RISCV_32_PCREL"}
     assert {m.name: str(m.distance) for m in MACHINES.values()} == {m: defined[name] for m, name in distances.items()}
     assert MACHINES["riscv64"].elf_flags == int(defined["EF_RISCV_FLOAT_ABI_DOUBLE"], 0)

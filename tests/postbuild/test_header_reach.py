@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.postbuild.bundle import Places
+from lazyck.postbuild.bundle import BundlePaths
 from lazyck.postbuild.cxx.includes import HeaderReach, included_names
 from lazyck.postbuild.describe import Reached
 from lazyck.postbuild.probe.content_key import blob_keys
@@ -100,7 +100,7 @@ def test_the_key_of_a_blob_covers_what_its_text_and_its_options_may_include(
         )
         for source, words in ((blob, options), (str(tmp_path / "mentions_all.cpp"), []))
     ]  # fmt: skip
-    reached = Reached(probed, {"host": Places("", {}, "lib", str(tmp_path))}).by(probed[0])
+    reached = Reached(probed, {"host": BundlePaths("", {}, "lib", str(tmp_path))}).by(probed[0])
     assert {Path(f).name for f in reached} == expected
 
 

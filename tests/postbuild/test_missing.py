@@ -13,7 +13,7 @@ from support import AARCH64, HERE
 from lazyck.errors import BuildError, CommandError
 from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.link.reach import check_complete, needed_libraries
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.postbuild.state import LinkState
 from lazyck.toolchains.command import CompileCommand, Invocation
 
@@ -34,7 +34,7 @@ def failed(where: Path, text: str, message: str = "") -> EagerObject:
     source.write_text(text)
     call = Invocation("c++", "host", str(where), ("c++", "-c", str(source)), 1, ())
     error = CommandError("compiling it", ["c++"], 1, message)
-    return EagerObject(CompileCommand(call, str(source), "x.o"), (Reason(Kind.DATA, "d"),), where / "x.o", error)
+    return EagerObject(CompileCommand(call, str(source), "x.o"), (Reason(ReasonKind.DATA, "d"),), where / "x.o", error)
 
 
 def test_a_cxx_symbol_that_nothing_defines_is_an_error_and_the_library_goes(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_cxx_symbol_that_nothing_defines_is_an_error_and_the_library_goes(tmp_
         check_complete(STATE, tmp_path, [failed(tmp_path, "", "the compiler's message")], [], os.environ)
     said = str(e.value)
     assert "libx.so: nothing defines these symbols:\n  _Z4lostv\n  _Z5otherv\n" in said
-    assert f"{tmp_path}/blob.cpp ({Kind.DATA.says}: d)" in said
+    assert f"{tmp_path}/blob.cpp ({ReasonKind.DATA.says}: d)" in said
     assert "compiling it" in said
     assert not library.exists()
 

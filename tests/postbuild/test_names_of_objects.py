@@ -9,7 +9,7 @@ import pytest
 from lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, last_name, scopes_of, template_of
 from lazyck.postbuild.objects.elf import open_image
 from lazyck.postbuild.objects.reveal import plain_name, private_name
-from lazyck.postbuild.objects.symbols import Names, parse_nm, together
+from lazyck.postbuild.objects.symbols import SymbolNames, parse_nm, together
 from lazyck.postbuild.objects.vtables import class_of, is_member, is_of_class, of_classes_with, with_key_functions
 
 # -- vtables ---------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ lib.a[member.o]:
 no_kind
 long_kind XX 1
 """
-    assert parse_nm(text) == Names(
+    assert parse_nm(text) == SymbolNames(
         frozenset({"def", "data", "weak", "weak_object", "unique", "common"}),
         frozenset({"undef", "weak_undef", "weak_undef_object"}),
         frozenset({"def", "data", "common"}),
@@ -80,9 +80,11 @@ long_kind XX 1
 
 
 def test_names_of_several_objects_come_together() -> None:
-    parts = [Names(*(frozenset({f"{kind}{i}"}) for kind in ("d", "u", "s", "t"))) for i in range(2)]
-    assert together([parts[0], None, parts[1]]) == Names(*(frozenset({f"{k}0", f"{k}1"}) for k in ("d", "u", "s", "t")))
-    assert together([]) == Names()
+    parts = [SymbolNames(*(frozenset({f"{kind}{i}"}) for kind in ("d", "u", "s", "t"))) for i in range(2)]
+    assert together([parts[0], None, parts[1]]) == SymbolNames(
+        *(frozenset({f"{k}0", f"{k}1"}) for k in ("d", "u", "s", "t"))
+    )
+    assert together([]) == SymbolNames()
 
 
 # -- private names ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 from lazyck.postbuild import ownership
 from lazyck.postbuild.probe.group import Probed
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 
 NONE: frozenset[str] = frozenset()
 
@@ -58,22 +58,22 @@ def test_a_blob_that_nothing_needs_is_lazy_with_all_its_functions() -> None:
 def test_a_blob_that_nothing_needs_and_a_real_object_rivals_is_eager() -> None:
     owned = assign([offer("a", ("f",))], undefined=set(), defined={"f"})
     assert not owned.lazy
-    assert owned.unneeded == {"a": Reason(Kind.RIVALLED, "f")}
+    assert owned.unneeded == {"a": Reason(ReasonKind.RIVALLED, "f")}
 
 
 def test_a_blob_of_which_another_has_all_that_is_needed_is_eager() -> None:
     owned = assign([offer("a", ("f",)), offer("b", ("f",))], undefined={"f"}, defined=set())
     assert owned.lazy == {"a": ("f",)}
-    assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "f")}
+    assert owned.unneeded == {"b": Reason(ReasonKind.RIVALLED, "f")}
 
 
 def test_a_blob_without_symbols_is_eager() -> None:
-    assert assign([offer("a", ())], undefined={"f"}, defined=set()).unneeded == {"a": Reason(Kind.NO_FUNCTION)}
+    assert assign([offer("a", ())], undefined={"f"}, defined=set()).unneeded == {"a": Reason(ReasonKind.NO_FUNCTION)}
 
 
 def test_a_blob_of_inline_functions_that_nothing_needs_is_eager() -> None:
     owned = assign([offer("a", ("f",), frozenset({"f"}))], undefined=set(), defined=set())
-    assert owned.unneeded == {"a": Reason(Kind.UNNEEDED)}
+    assert owned.unneeded == {"a": Reason(ReasonKind.UNNEEDED)}
 
 
 def test_what_gives_way_to_another_definition_goes_to_the_blob_that_insists() -> None:
@@ -87,9 +87,9 @@ def test_a_weak_definition_of_a_real_object_gives_way_to_a_blob_s_strong_one_alo
     offers = [offer("a", ("hook",)), offer("b", ("instance",), merged=frozenset({"instance"}))]
     owned = assign(offers, undefined={"hook"}, defined={"hook", "instance"}, strong=set())
     assert owned.lazy == {"a": ("hook",)}
-    assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "instance")}
+    assert owned.unneeded == {"b": Reason(ReasonKind.RIVALLED, "instance")}
     assert assign(offers, undefined={"hook"}, defined={"hook"}, strong={"hook"}).unneeded["a"] == Reason(
-        Kind.RIVALLED, "hook"
+        ReasonKind.RIVALLED, "hook"
     )
 
 
@@ -116,7 +116,7 @@ def test_needed_blobs_are_served_before_earlier_ones_that_nothing_needs() -> Non
 def test_a_spare_blob_whose_function_a_lazy_one_has_is_eager() -> None:
     owned = assign([offer("a", ("f", "g")), offer("b", ("h", "g"))], undefined={"f"}, defined=set())
     assert owned.lazy == {"a": ("f", "g")}
-    assert owned.unneeded == {"b": Reason(Kind.RIVALLED, "g")}
+    assert owned.unneeded == {"b": Reason(ReasonKind.RIVALLED, "g")}
     assert not owned.doubles
 
 
@@ -135,6 +135,6 @@ def test_what_gives_way_is_left_to_those_that_need_it_and_never_a_double() -> No
 
 def test_a_spare_blob_of_inline_functions_that_are_elsewhere_is_not_needed() -> None:
     offers = [offer("a", ("f",)), offer("b", ("i", "m"), frozenset({"i"}), frozenset({"m"}))]
-    assert assign(offers, undefined={"f"}, defined={"m"}).unneeded == {"b": Reason(Kind.RIVALLED, "m")}
+    assert assign(offers, undefined={"f"}, defined={"m"}).unneeded == {"b": Reason(ReasonKind.RIVALLED, "m")}
     assert offers[1].firm == frozenset()
     assert offers[0].firm == {"f"}

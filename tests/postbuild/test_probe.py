@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.probe_bench import NO_STORE, Bench, by_stem, check, reasons
+from support.probe_bench import NO_CACHE, Bench, by_stem, check, reasons
 
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.probe import probe
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 
 
 @pytest.fixture
@@ -532,7 +532,7 @@ def test_flags_decide_which_blobs_share_a_probe(bench: Bench) -> None:
         a='#include "common.h"\nvoid a(lib::seq<K>) {}\n', b='#include "common.h"\nvoid b(lib::seq<K>) {}\n'
     )
     blobs = [bench.command(sources[0], "-DK=1"), bench.command(sources[1], "-DK=2"), bench.command(sources[0], "-DK=3")]
-    result = probe(blobs, bench.at / "work", NO_STORE, jobs=2)
+    result = probe(blobs, bench.at / "work", NO_CACHE, jobs=2)
     assert [(p.blob, p.symbols) for p in result.probed] == [
         (blobs[0], ("_Z1aN3lib3seqIJLi1EEEE",)),
         (blobs[1], ("_Z1bN3lib3seqIJLi2EEEE",)),
@@ -565,7 +565,7 @@ def test_only_preprocessed_text_is_left_in_the_work_directory_and_costs_are_told
 
 
 def test_nothing_to_probe(tmp_path: Path) -> None:
-    assert probe([], tmp_path, NO_STORE, jobs=2).probed == ()
+    assert probe([], tmp_path, NO_CACHE, jobs=2).probed == ()
 
 
 def test_a_thousand_blobs_in_one_group(bench: Bench) -> None:
@@ -654,12 +654,12 @@ def test_hip_blobs_with_managed_variables_are_eager(tmp_path: Path) -> None:
         by_itself=f"{include}__managed__ int counter;\n" + kernel.format("c", "counter + __COUNTER__"),
     )
     assert [p.blob.stem for p in found.probed] == ["plain"]
-    assert reasons(found) == dict.fromkeys(("managed", "by_itself"), str(Reason(Kind.MANAGED)))
+    assert reasons(found) == dict.fromkeys(("managed", "by_itself"), str(Reason(ReasonKind.MANAGED)))
     (header.at / "counter.h").write_text("#pragma once\nstatic __managed__ int counter;\n")
     include += '#include "counter.h"\n'
     found = header.probe(uses=include + kernel.format("a", "counter"), passes=include + kernel.format("b", "1"))
     assert [p.blob.stem for p in found.probed] == ["passes"]
-    assert reasons(found) == {"uses": str(Reason(Kind.MANAGED))}
+    assert reasons(found) == {"uses": str(Reason(ReasonKind.MANAGED))}
 
 
 @pytest.mark.cuda

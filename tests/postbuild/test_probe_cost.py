@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from support.counting import CountingCompiler
-from support.link_jobs import link_job
-from support.probe_bench import NO_STORE
+from support.link_contexts import link_context
+from support.probe_bench import NO_CACHE
 
 from lazyck.postbuild.eager import HostUnits, compile_eagerly
 from lazyck.postbuild.probe.probe import ProbeResult, probe
-from lazyck.postbuild.reasons import Kind, Reason
-from lazyck.postbuild.store import Store
+from lazyck.postbuild.probe_cache import ProbeCache
+from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains.command import CompileCommand, Invocation
 
 BOX = '#include "box.h"\ntemplate struct Box<{i}>;\n'
@@ -32,17 +32,19 @@ def in_doubt(found: ProbeResult) -> list[str]:
 
 
 def test_a_blob_in_doubt_is_compiled_once_and_most_of_them_are_linked_as_they_are(tmp_path: Path) -> None:
-    compiler, store = CountingCompiler(tmp_path), Store(tmp_path / "store")
+    compiler, cache = CountingCompiler(tmp_path), ProbeCache(tmp_path / "store")
     (tmp_path / "box.h").write_text(BOX_H)
     made = blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(72)})
-    found = probe(made, tmp_path / "work", store, jobs=2)
+    found = probe(made, tmp_path / "work", cache, jobs=2)
     assert [p.blob for p in found.probed] == made[:9]
-    assert next(iter(found.eager.values())) == Reason(Kind.IN_DOUBT, "explicit instantiation of a class: struct Box<9>")
-    job = link_job(tmp_path, store=store)
-    objects = compile_eagerly(job, found.eager, tmp_path / "eager", found.keys, HostUnits(store, None, job.env))
+    assert next(iter(found.eager.values())) == Reason(
+        ReasonKind.IN_DOUBT, "explicit instantiation of a class: struct Box<9>"
+    )
+    context = link_context(tmp_path, cache=cache)
+    objects = compile_eagerly(context, found.eager, tmp_path / "eager", found.keys, HostUnits(cache, None, context.env))
     assert all(o.error is None and o.object.stat().st_size for o in objects)
     assert compiler.compiles() == 72  # as many as ahead of time
-    assert probe(made, tmp_path / "again", store, jobs=2).probed == found.probed
+    assert probe(made, tmp_path / "again", cache, jobs=2).probed == found.probed
     assert compiler.compiles() == 72
 
 
@@ -50,7 +52,7 @@ def test_a_few_blobs_in_doubt_stay_lazy(tmp_path: Path) -> None:
     compiler = CountingCompiler(tmp_path)
     (tmp_path / "box.h").write_text(BOX_H)
     found = probe(
-        blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(8)}), tmp_path / "work", NO_STORE, jobs=2
+        blobs(tmp_path, compiler, {f"b{i}": BOX.format(i=i) for i in range(8)}), tmp_path / "work", NO_CACHE, jobs=2
     )
     assert len(found.probed) == 8
 
@@ -59,7 +61,7 @@ def test_what_a_command_hides_is_seen_all_the_same(tmp_path: Path) -> None:
     compiler = CountingCompiler(tmp_path)
     (tmp_path / "box.h").write_text(BOX_H)
     made = blobs(tmp_path, compiler, {"b1": BOX.format(i=1)}, "-fvisibility=hidden", "-flto")
-    found = probe(made, tmp_path / "work", NO_STORE, jobs=1)
+    found = probe(made, tmp_path / "work", NO_CACHE, jobs=1)
     assert "_ZN3BoxILi1EE3getEv" in found.probed[0].symbols
 
 
@@ -74,7 +76,7 @@ def test_two_families_of_headers_cost_three_compiles(tmp_path: Path) -> None:
     for i in range(8):
         for family in ("left", "right"):
             texts[f"{family}_{i}"] = f'#include "{family}{i}.h"\nint run_{family}_{i}(Params) {{ return {i}; }}\n'
-    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", NO_STORE, jobs=1)
+    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", NO_CACHE, jobs=1)
     assert len(found.probed) == 16
     assert in_doubt(found) == []
     assert compiler.compiles("probe") == 3
@@ -89,7 +91,7 @@ def test_families_are_told_apart_below_headers_that_a_macro_names(tmp_path: Path
         (tmp_path / f"{family}.h").write_text(f'#pragma once\n#include "wide.h"\nstruct Params {{ int {family}; }};\n')
         for i in range(8):
             texts[f"{family}_{i}"] = f'#include "{family}.h"\nint run_{family}_{i}(Params) {{ return {i}; }}\n'
-    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", NO_STORE, jobs=1)
+    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", NO_CACHE, jobs=1)
     assert len(found.probed) == 16 and in_doubt(found) == []
     assert compiler.compiles("probe") == 3
 
@@ -100,7 +102,7 @@ def test_blobs_at_fault_are_all_found_at_the_first_attempt(tmp_path: Path) -> No
     for i in range(8):
         for kind in ("int", "float"):
             texts[f"{kind}{i}"] = f"{kind} same_{i}(int) {{ return 1; }}\n"
-    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", NO_STORE, jobs=2)
+    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", NO_CACHE, jobs=2)
     assert len(found.probed) == 56
     assert compiler.compiles("probe") == 3  # all blobs, the blobs at fault, the others
     assert compiler.compiles() == 3
@@ -111,6 +113,6 @@ def test_a_group_that_falls_apart_is_given_up(tmp_path: Path) -> None:
     # The compiler names one blob at a time, whatever its options were.
     compiler.path.write_text(compiler.path.read_text().replace('"$@"', '"$@" -Wfatal-errors'))
     texts = {f"{kind}{i}": f"{kind} same_{i}(int) {{ return 1; }}\n" for i in range(20) for kind in ("int", "float")}
-    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", NO_STORE, jobs=2)
+    found = probe(blobs(tmp_path, compiler, texts), tmp_path / "work", NO_CACHE, jobs=2)
     assert len(found.probed) + len(found.eager) == 40
     assert compiler.compiles("probe") == 8 + 40 // 8  # instead of 21

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from support.llvm_tools import irc, needs_llvmlite
-from support.probe_bench import NO_STORE
+from support.probe_bench import NO_CACHE
 
 from lazyck.postbuild.probe.probe import probe
-from lazyck.postbuild.reasons import Kind
+from lazyck.postbuild.reasons import ReasonKind
 from lazyck.toolchains.command import CompileCommand, Invocation
 
 
@@ -36,7 +36,7 @@ def counting(program: Path, log: Path) -> Path:
 
 
 def test_text_is_probed_without_any_compiler(tmp_path: Path) -> None:
-    done = probe(blobs(tmp_path, 300, Path("/nonexistent/clang")), tmp_path / "work", NO_STORE, jobs=2)
+    done = probe(blobs(tmp_path, 300, Path("/nonexistent/clang")), tmp_path / "work", NO_CACHE, jobs=2)
     assert [p.symbols for p in done.probed] == [(f"f{i}",) for i in range(300)]
     assert not done.eager and all(p.headers == frozenset() for p in done.probed)
 
@@ -47,7 +47,7 @@ def test_bitcode_is_probed_many_files_at_a_time(tmp_path: Path) -> None:
     made = blobs(tmp_path, 150, counting(program, tmp_path / "starts"), ".bc")
     sources = [f"m{i}.ll" for i in range(150)]
     subprocess.run([program, "-c", "-emit-llvm", *sources], cwd=tmp_path, check=True)
-    done = probe(made, tmp_path / "work", NO_STORE, jobs=1)
+    done = probe(made, tmp_path / "work", NO_CACHE, jobs=1)
     assert [p.symbols for p in done.probed] == [(f"f{i}",) for i in range(150)]
     assert len((tmp_path / "starts").read_text().split()) == 3
 
@@ -62,7 +62,7 @@ def test_a_module_that_cannot_be_read_is_the_compiler_s_to_refuse(suffix: str, t
         (tmp_path / "m1.bc").write_bytes(b"BC\xc0\xdenonsense")
     else:
         (tmp_path / "m1.ll").write_text("define i32 @f1(i32 %x) {\n")
-    done = probe(made, tmp_path / "work", NO_STORE, jobs=1)
+    done = probe(made, tmp_path / "work", NO_CACHE, jobs=1)
     assert [p.symbols for p in done.probed] == [("f0",), ("f2",)]
-    assert [reason.kind for reason in done.eager.values()] == [Kind.NOT_COMPILED]
+    assert [reason.kind for reason in done.eager.values()] == [ReasonKind.NOT_COMPILED]
     assert f"m1{suffix}" in next(iter(done.eager.values())).about

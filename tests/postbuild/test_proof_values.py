@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.link_jobs import link_job
+from support.link_contexts import link_context
 
 from lazyck import abi
 from lazyck.formats.manifest import BlobRecord, Recipe
 from lazyck.postbuild import proof
-from lazyck.postbuild.bundle import Contents, Places
+from lazyck.postbuild.bundle import BundlePaths, FileDigests
 from lazyck.postbuild.probe.group import Group, Probed
-from lazyck.postbuild.proof import Case, Finding, Proof
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.proof import BundleProof, Case, Finding
+from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains import HOST, LLVM
 from lazyck.toolchains.command import CompileCommand, Invocation
 
@@ -32,7 +32,7 @@ def make_case(at: Path, texts: Mapping[str, str], held: Sequence[str], options: 
     call = Invocation("c++", "host", str(build), ("c++", *options, "-c", source), 1, ())
     command = CompileCommand(call, source, f"{source}.o")
     group = Group(HOST, ("c++", *options), (), str(build), {}, ".cpp", {source: (command,)})
-    where = Places("", {}, "libx", str(build))
+    where = BundlePaths("", {}, "libx", str(build))
     places = {where.in_bundle(str(build / name)): str(build / name) for name in held}
     words = ("c++", *options, "-c", abi.PH_SOURCE, "-o", abi.PH_OUTPUT)
     recipe = Recipe("host", "gcc12", "", (), words, (), ())
@@ -67,8 +67,8 @@ def test_a_name_that_was_not_found_is_looked_for_where_the_build_looks(tmp_path:
     assert judged(case, f"{WORK}/b.h") == ({"inc/b.h"}, None)
     assert judged(case, f"{WORK}/inc/b.h") == ({"inc/b.h"}, None)  # beside a.cpp
     # What only the bundle's own files answer to is not lacking: no bundle can serve it.
-    assert judged(case, f"{WORK}/src/b.h") == (set(), Reason(Kind.NOT_IN_BUNDLE, "src/b.h"))
-    assert judged(case, f"{WORK}/gone.h") == (set(), Reason(Kind.NOT_IN_BUNDLE, "gone.h"))
+    assert judged(case, f"{WORK}/src/b.h") == (set(), Reason(ReasonKind.NOT_IN_BUNDLE, "src/b.h"))
+    assert judged(case, f"{WORK}/gone.h") == (set(), Reason(ReasonKind.NOT_IN_BUNDLE, "gone.h"))
     assert judged(case, f"{WORK}/inc/b.h", f"{WORK}/zone.h")[0] == {"inc/b.h"}
 
 
@@ -87,13 +87,13 @@ def test_a_file_outside_of_the_tree_counts_if_an_option_leads_there(
     assert (found, reason) == ({str(outside / "c.h")} if is_of_the_build else set(), None)
     found, reason = proof._judge(case, {str(outside / "gone.h")}, WORK)
     is_below = is_of_the_build and "c.h" not in option
-    assert (found, reason) == (set(), Reason(Kind.ONLY_HERE, str(outside / "gone.h")) if is_below else None)
+    assert (found, reason) == (set(), Reason(ReasonKind.ONLY_HERE, str(outside / "gone.h")) if is_below else None)
 
 
 def test_a_file_that_the_bundle_holds_and_that_was_read_from_the_build_binds_the_blob(tmp_path: Path) -> None:
     case = make_case(tmp_path, {"a.cpp": "", "a.h": ""}, ["a.cpp", "a.h"], [f"-I{tmp_path}/build"])
     read = f"{tmp_path}/build/a.h"
-    assert judged(case, read) == (set(), Reason(Kind.ONLY_HERE, read))
+    assert judged(case, read) == (set(), Reason(ReasonKind.ONLY_HERE, read))
 
 
 def test_an_absolute_include_and_a_variable_lead_to_files_of_the_build(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_a_header_that_equals_one_that_was_read_is_foreseen_if_no_file_has_its_n
 
 def test_a_case_is_another_if_words_files_or_the_place_of_the_bundle_differ(tmp_path: Path) -> None:
     case = make_case(tmp_path, {"a.cpp": "int x;", "a.h": ""}, ["a.cpp"])
-    key = case.key(Contents())
-    assert case.key(Contents()) == key
+    key = case.key(FileDigests())
+    assert case.key(FileDigests()) == key
     recipe = case.recipe
     others = [
         replace(case, recipe=replace(recipe, compile=(*recipe.compile, "-g"))),
@@ -156,14 +156,14 @@ def test_a_case_is_another_if_words_files_or_the_place_of_the_bundle_differ(tmp_
         replace(case, places={**case.places, "libx/tree/a.h": f"{tmp_path}/build/a.h"}),
         replace(case, blobs=(*case.blobs, *case.blobs)),
     ]
-    assert len({key, *(other.key(Contents()) for other in others)}) == len(others) + 1
+    assert len({key, *(other.key(FileDigests()) for other in others)}) == len(others) + 1
     (tmp_path / "build/a.cpp").write_text("int y;")
-    assert case.key(Contents()) != key
+    assert case.key(FileDigests()) != key
 
 
-def prover(case: Case, last: Path, directory: Path) -> Proof:
+def prover(case: Case, last: Path, directory: Path) -> BundleProof:
     directory.mkdir(exist_ok=True)
-    return Proof(link_job(directory, final=last), [case.group], Contents())
+    return BundleProof(link_context(directory, final=last), [case.group], FileDigests())
 
 
 def test_findings_of_an_earlier_link_hold_while_their_files_are_there(
@@ -171,7 +171,7 @@ def test_findings_of_an_earlier_link_hold_while_their_files_are_there(
 ) -> None:
     case = make_case(tmp_path, {"a.cpp": "", "b.h": ""}, ["a.cpp"])
     header, source = f"{tmp_path}/build/b.h", f"{tmp_path}/build/a.cpp"
-    found = Finding(frozenset({header}), {source: Reason(Kind.NOT_IN_BUNDLE, "c.h")})
+    found = Finding(frozenset({header}), {source: Reason(ReasonKind.NOT_IN_BUNDLE, "c.h")})
     monkeypatch.setattr(proof, "_preprocess", lambda *_: found)
     first, second = tmp_path / "first", tmp_path / "second"
     assert prover(case, tmp_path / "none", first).examine({0: case}) == found
@@ -211,5 +211,5 @@ def test_of_blobs_that_do_not_preprocess_together_each_is_tried(tmp_path: Path) 
     found = proof._preprocess(whole, tmp_path / "work", blobs)
     assert found.lacking == frozenset()
     assert list(found.unproved) == ["/w/bad.cpp"]
-    assert found.unproved["/w/bad.cpp"].kind == Kind.NOT_PREPROCESSED
+    assert found.unproved["/w/bad.cpp"].kind == ReasonKind.NOT_PREPROCESSED
     assert "on purpose" in found.unproved["/w/bad.cpp"].about

@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.link_jobs import NO_INPUTS, link_job
+from support.link_contexts import NO_INPUTS, link_context
 
 from lazyck.errors import CommandError
 from lazyck.postbuild import settle
 from lazyck.postbuild.eager import EagerObject, HostUnit
-from lazyck.postbuild.job import LinkJob
-from lazyck.postbuild.mentions import Members, Mentions
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects.inputs import LinkInputs
-from lazyck.postbuild.objects.symbols import Names, Symbols
+from lazyck.postbuild.objects.symbols import LinkSymbols, SymbolNames
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
+from lazyck.postbuild.references import ArchiveMembers, TextReferences
 from lazyck.postbuild.settle import Settled, Settler, copies_in
 from lazyck.toolchains.command import CompileCommand, Invocation
 
-NOT_LAZY = Reason(Kind.DATA, "x")
+NOT_LAZY = Reason(ReasonKind.DATA, "x")
 
 
-def names(defined: str = "", undefined: str = "", strong: str | None = None) -> Names:
-    return Names(*(frozenset(t.split()) for t in (defined, undefined, defined if strong is None else strong)))
+def names(defined: str = "", undefined: str = "", strong: str | None = None) -> SymbolNames:
+    return SymbolNames(*(frozenset(t.split()) for t in (defined, undefined, defined if strong is None else strong)))
 
 
 NONE = names()
@@ -48,14 +48,14 @@ class Link:
     `compiled` lists the blobs whose compile was asked for, with the reasons."""
 
     probed: Sequence[Probed]
-    objects: Names = NONE
-    made: Mapping[CompileCommand, Names] = field(default_factory=dict)
+    objects: SymbolNames = NONE
+    made: Mapping[CompileCommand, SymbolNames] = field(default_factory=dict)
     failing: frozenset[CompileCommand] = frozenset()
     eager: Sequence[CompileCommand] = ()
     optional: frozenset[CompileCommand] = frozenset()
     wanted: frozenset[str] = frozenset()
-    members: tuple[Names, ...] = ()
-    files: Mapping[str, Names] = field(default_factory=dict)
+    members: tuple[SymbolNames, ...] = ()
+    files: Mapping[str, SymbolNames] = field(default_factory=dict)
     unread: str = ""
     units: frozenset[CompileCommand] = frozenset()
     compiled: list[tuple[CompileCommand, Reason]] = field(default_factory=list)
@@ -66,10 +66,10 @@ class Link:
         return replace(NO_INPUTS, blobs=blobs, optional=self.optional, wanted=self.wanted)
 
     @property
-    def found(self) -> Symbols:
-        return Symbols(self.objects, Names(), self.unread, self.files, self.members)
+    def found(self) -> LinkSymbols:
+        return LinkSymbols(self.objects, SymbolNames(), self.unread, self.files, self.members)
 
-    def compile(self, _job: LinkJob, blobs: Mapping[CompileCommand, Reason], *_: object) -> list[EagerObject]:
+    def compile(self, _context: LinkContext, blobs: Mapping[CompileCommand, Reason], *_: object) -> list[EagerObject]:
         self.compiled += blobs.items()
         unit = cast(HostUnit, "unit")
         error = CommandError("it", ["c++"], 1, "")
@@ -80,13 +80,13 @@ class Link:
             for b, r in blobs.items()
         ]
 
-    def object(self, path: str) -> Names | None:
+    def object(self, path: str) -> SymbolNames | None:
         return next((n for blob, n in self.made.items() if blob.output == path), None)
 
     def settler(self, where: Path) -> Settler:
         result = ProbeResult(tuple(self.probed), dict.fromkeys(self.eager, NOT_LAZY), 0)
-        job = link_job(where, inputs=self.inputs)
-        return Settler(job, result, self.found, cast(Any, self), Mentions(()), cast(Any, None))
+        context = link_context(where, inputs=self.inputs)
+        return Settler(context, result, self.found, cast(Any, self), TextReferences(()), cast(Any, None))
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_blob_that_gives_way_to_an_eager_one_is_eager_in_a_later_round(settled
     link = Link([probed(A, "f"), probed(B, "f")], names(undefined="f"), {A: names("f"), B: names("f")})
     done = settled(link, {A: NOT_LAZY})
     assert done.lazy == ()
-    assert link.compiled == [(A, NOT_LAZY), (B, Reason(Kind.RIVALLED, "f"))]
+    assert link.compiled == [(A, NOT_LAZY), (B, Reason(ReasonKind.RIVALLED, "f"))]
 
 
 def test_symbols_that_blobs_need_count_as_needed(settled: Any) -> None:
@@ -140,7 +140,7 @@ def test_symbols_that_blobs_need_count_as_needed(settled: Any) -> None:
     assert settled(Link([inline]), needed={"f"}).owned.lazy == {A: ("f",)}
     unneeded = Link([inline], made={A: names("f", strong="")})
     assert settled(unneeded).lazy == ()
-    assert unneeded.compiled == [(A, Reason(Kind.UNNEEDED))]
+    assert unneeded.compiled == [(A, Reason(ReasonKind.UNNEEDED))]
 
 
 @pytest.mark.parametrize("needed_by", ["object", "blob"])
@@ -150,7 +150,7 @@ def test_a_symbol_that_no_slot_can_reach_makes_its_blob_eager_if_it_is_needed(se
     assert settled(Link([blob], names(undefined="f"), made)).lazy == (blob,)
     link = Link([blob], names(undefined="f quiet" if needed_by == "object" else "f"), made)
     assert settled(link, needed={"quiet"} if needed_by == "blob" else ()).lazy == ()
-    assert link.compiled == [(A, Reason(Kind.HIDDEN, "quiet"))]
+    assert link.compiled == [(A, Reason(ReasonKind.HIDDEN, "quiet"))]
     has_it = Link([blob], names("quiet", "f quiet"), made)
     assert settled(has_it).lazy == (blob,)
 
@@ -161,7 +161,7 @@ def test_data_that_only_one_lazy_blob_has_makes_it_eager_if_others_need_it(settl
     assert settled(Link([data], names(undefined="f"), made)).lazy == (data,)
     link = Link([data, probed(B, "g", needs=frozenset({"v1", "v2", "v3", "v4", "h"}))], names(undefined="f"), made)
     assert [p.blob for p in settled(link).lazy] == [B]
-    assert link.compiled == [(A, Reason(Kind.TEMPLATE_DATA, "v1, v2, v3"))]
+    assert link.compiled == [(A, Reason(ReasonKind.TEMPLATE_DATA, "v1, v2, v3"))]
     has_it = Link([data, probed(B, "g", needs=frozenset({"v1"}))], names("v1", "f"), made)
     assert len(settled(has_it).lazy) == 2
 
@@ -176,17 +176,17 @@ def test_a_kernel_that_an_object_launches_makes_its_blob_eager(settled: Any, tmp
         files={"/w/else.o": names(undefined="f"), str(caller): names(undefined="kernel")},
     )
     assert settled(link).lazy == ()
-    assert link.compiled == [(A, Reason(Kind.KERNEL_USED, "kernel, in caller.o"))]
+    assert link.compiled == [(A, Reason(ReasonKind.KERNEL_USED, "kernel, in caller.o"))]
 
 
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({}, Reason(Kind.NO_FUNCTION)),
-        ({"kernels": ("k", "l")}, Reason(Kind.KERNELS_ALONE)),
-        ({"kernels": ("k", "l"), "unreachable": ("k",)}, Reason(Kind.KERNELS_ALONE)),
-        ({"kernels": ("k",), "unreachable": ("k", "q")}, Reason(Kind.KERNELS_HIDDEN)),
-        ({"unreachable": ("q", "r")}, Reason(Kind.HIDDEN, "q")),
+        ({}, Reason(ReasonKind.NO_FUNCTION)),
+        ({"kernels": ("k", "l")}, Reason(ReasonKind.KERNELS_ALONE)),
+        ({"kernels": ("k", "l"), "unreachable": ("k",)}, Reason(ReasonKind.KERNELS_ALONE)),
+        ({"kernels": ("k",), "unreachable": ("k", "q")}, Reason(ReasonKind.KERNELS_HIDDEN)),
+        ({"unreachable": ("q", "r")}, Reason(ReasonKind.HIDDEN, "q")),
     ],
 )
 def test_a_blob_without_a_function_is_eager_for_what_it_has(settled: Any, more: Any, reason: Reason) -> None:
@@ -240,9 +240,11 @@ def test_a_unit_is_compiled_anew_once_it_is_forgotten(tmp_path: Path, monkeypatc
 # -- members of archives ---------------------------------------------------------------------------
 
 
-def unneeded(link: Link, compiled: Mapping[CompileCommand, Names] | None = None, needed: str = "") -> set[str]:
+def unneeded(link: Link, compiled: Mapping[CompileCommand, SymbolNames] | None = None, needed: str = "") -> set[str]:
     result = ProbeResult(tuple(link.probed), dict.fromkeys(link.eager, NOT_LAZY), 0)
-    found = Members(link.inputs, result, link.found, Mentions(())).unneeded(compiled or {}, frozenset(needed.split()))
+    found = ArchiveMembers(link.inputs, result, link.found, TextReferences(())).unneeded(
+        compiled or {}, frozenset(needed.split())
+    )
     return {blob.stem for blob in found}
 
 

@@ -8,7 +8,7 @@ import pytest
 from support import Lazyck, running
 from support.bundles import Bundle
 from support.farm_cluster import Cluster, farm_bundle
-from support.tap import serving_store, tapped
+from support.tap import serving_cache, tapped
 
 from lazyck.errors import UsageError
 from lazyck.prebuild.farm.messages import settings_for_workers
@@ -35,7 +35,7 @@ def bundle(tmp_path: Path) -> Bundle:
 def test_a_password_in_the_remotes_url_is_in_no_message_of_a_farm(
     lazyck: Lazyck, cluster: Cluster, bundle: Bundle
 ) -> None:
-    with serving_store(BASIC) as host, tapped(cluster.port) as tap:
+    with serving_cache(BASIC) as host, tapped(cluster.port) as tap:
         remote = f"http://builder:{PASSWORD}@{host}|trusted"
         cluster.add("one", env={"LAZYCK_REMOTE": remote}, port=tap.port)
         words = ("prebuild", "build", "--manifest", bundle.file, "--all", "--executor", f"dask://127.0.0.1:{tap.port}")
@@ -51,7 +51,7 @@ def test_a_worker_that_lacks_the_password_is_refused_before_it_compiles(
     lazyck: Lazyck, cluster: Cluster, bundle: Bundle
 ) -> None:
     cluster.add("one")
-    with serving_store(BASIC) as host:
+    with serving_cache(BASIC) as host:
         words = ("prebuild", "build", "--manifest", bundle.file, "--all", "--executor", cluster.url)
         done = lazyck(*words, env={"LAZYCK_REMOTE": f"http://builder:{PASSWORD}@{host}|trusted"})
     assert done.returncode == 1
@@ -66,7 +66,7 @@ def test_a_file_with_the_token_is_named_to_workers_and_its_contents_stay(
     token = tmp_path / "token"
     token.write_text(PASSWORD)
     token.chmod(0o600)
-    with serving_store(f"Bearer {PASSWORD}") as host, tapped(cluster.port) as tap:
+    with serving_cache(f"Bearer {PASSWORD}") as host, tapped(cluster.port) as tap:
         cluster.add("one", port=tap.port)
         words = ("prebuild", "build", "--manifest", bundle.file, "--all", "--executor", f"dask://127.0.0.1:{tap.port}")
         done = lazyck(*words, env={"LAZYCK_REMOTE": f"http://{host}|trusted|token-file={token}"})

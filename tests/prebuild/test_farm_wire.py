@@ -12,19 +12,27 @@ from typing import Any
 import pytest
 
 from lazyck.errors import BuildError, FormatError
-from lazyck.prebuild.entries import keep_log
+from lazyck.prebuild.blob_entries import keep_log
 from lazyck.prebuild.farm.guard import LoadingRefusedError, describe, refusing_pickles
-from lazyck.prebuild.farm.messages import LARGEST_ANSWER, Made, Order, Report, Visit, decode_message, encode_message
-from lazyck.prebuild.farm.worker import answer_order, answer_visit, stop
+from lazyck.prebuild.farm.messages import (
+    LARGEST_ANSWER,
+    CompileOrder,
+    CompileResult,
+    WorkerQuery,
+    WorkerReport,
+    decode_message,
+    encode_message,
+)
+from lazyck.prebuild.farm.worker import answer_order, answer_query, stop
 
 RUN, KEY, BUNDLE = "0123456789abcdef", "0" * 32, "a" * 64
-MADE = Made("node7", 1, "no\nspace \udcff", "log", (1.5, 2048), "", False, 2.5)
-MESSAGES: list[Made | Order | Report | Visit] = [
-    Visit(RUN, bytes(range(256)), {"LAZYCK_TRUST": "/keys"}),
-    Report("node7", "d1gest", {0: "gcc-14", 12: "clang"}, {3: "no toolchain"}),
-    Order(RUN, BUNDLE, "libk", "k1", ("gfx942", "gfx90a"), KEY, {}, "0"),
+MADE = CompileResult("node7", 1, "no\nspace \udcff", "log", (1.5, 2048), "", False, 2.5)
+MESSAGES: list[CompileResult | CompileOrder | WorkerReport | WorkerQuery] = [
+    WorkerQuery(RUN, bytes(range(256)), {"LAZYCK_TRUST": "/keys"}),
+    WorkerReport("node7", "d1gest", {0: "gcc-14", 12: "clang"}, {3: "no toolchain"}),
+    CompileOrder(RUN, BUNDLE, "libk", "k1", ("gfx942", "gfx90a"), KEY, {}, "0"),
     MADE,
-    Made("node7"),
+    CompileResult("node7"),
 ]
 
 
@@ -73,12 +81,12 @@ TEXT = encode_message(MADE).decode()
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(data: object) -> None:
     with pytest.raises(FormatError):
-        decode_message(Made, data)
+        decode_message(CompileResult, data)
 
 
 def test_an_answer_longer_than_any_is_not_read() -> None:
     with pytest.raises(FormatError, match="at most"):
-        decode_message(Made, b" " * (LARGEST_ANSWER + 1) + encode_message(MADE), LARGEST_ANSWER)
+        decode_message(CompileResult, b" " * (LARGEST_ANSWER + 1) + encode_message(MADE), LARGEST_ANSWER)
 
 
 @pytest.mark.parametrize(
@@ -91,20 +99,20 @@ def test_an_answer_longer_than_any_is_not_read() -> None:
 def test_an_order_that_no_client_writes_is_refused_by_a_worker(fields: dict[str, Any]) -> None:
     whole = json.loads(encode_message(MESSAGES[2]))
     whole["order"] |= fields
-    made = decode_message(Made, answer_order(json.dumps(whole).encode()))
+    made = decode_message(CompileResult, answer_order(json.dumps(whole).encode()))
     assert made.problem.startswith("order: ")
-    assert decode_message(Report, answer_visit(b"x")).problem.startswith("visit: ")
+    assert decode_message(WorkerReport, answer_query(b"x")).problem.startswith("visit: ")
 
 
 def test_a_log_of_any_text_that_was_read_can_be_kept(tmp_path: Path) -> None:
     class Entry:
         log = tmp_path / "log"
 
-    keep_log(Entry(), decode_message(Made, changed(log="a\udcffb")).log)  # type: ignore[arg-type]
+    keep_log(Entry(), decode_message(CompileResult, changed(log="a\udcffb")).log)  # type: ignore[arg-type]
     assert Entry.log.read_bytes() == b"a\xffb"
 
 
-@pytest.mark.parametrize("function", [answer_visit, answer_order, stop])
+@pytest.mark.parametrize("function", [answer_query, answer_order, stop])
 def test_workers_find_their_functions_by_name(function: Any) -> None:
     serialize = pytest.importorskip("distributed.protocol.pickle", reason="needs lazyck[farm]")
     words = [w for _, w, _ in pickletools.genops(serialize.dumps(function)) if isinstance(w, str)]

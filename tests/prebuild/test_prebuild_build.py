@@ -16,9 +16,9 @@ from support import REPOSITORY, Lazyck, on_terminal, wait_until
 from support.bundles import Bundle, build, entries, make_bundle, sleeping
 
 from lazyck.history.costs import Costs
-from lazyck.prebuild.entries import Entry
-from lazyck.prebuild.plan import Failure, Job, Plan, estimate, make_plan
-from lazyck.prebuild.progress import State, describe, time_left
+from lazyck.prebuild.blob_entries import BlobEntry
+from lazyck.prebuild.plan import Job, JobFailure, Plan, estimate, make_plan
+from lazyck.prebuild.progress import PlanProgress, describe, time_left
 
 BROKEN = "#error broken on purpose\n"
 
@@ -104,12 +104,12 @@ def test_the_longest_known_are_compiled_first(lazyck: Lazyck, bundle: Bundle, ca
 
 
 def job(name: str, seconds: float | None) -> Job:
-    return Job(Entry(name, (), "x86_64", Path(f"/c/v1/lib/x86_64-t/{name}-{'0' * 16}.so"), False), seconds)
+    return Job(BlobEntry(name, (), "x86_64", Path(f"/c/v1/lib/x86_64-t/{name}-{'0' * 16}.so"), False), seconds)
 
 
 def test_time_left_comes_from_what_compiles_took_before_and_todays_speed() -> None:
     plan = Plan((), (job("a", 60), job("b", 20), job("c", None), job("d", 20)))
-    state = State(plan, 2, start=0.0)
+    state = PlanProgress(plan, 2, start=0.0)
     # Nothing has ended, so c counts as the mean of 33.3 s. Two at a time take 66.7 s, which is more
     # than the 60 s that a takes alone.
     assert time_left(state, 0.0) == pytest.approx(66.7, abs=0.1)
@@ -117,12 +117,12 @@ def test_time_left_comes_from_what_compiles_took_before_and_todays_speed() -> No
     assert time_left(state, 2.0) == pytest.approx((133.3 - 4) / 2, abs=0.1)
     state.running, state.took = {2: 40.0}, {0: 60, 1: 20, 3: 20}
     assert time_left(state, 60.0) == pytest.approx(10.0, abs=4)
-    assert time_left(State(Plan((), (job("a", None),)), 2, 0.0), 5.0) is None
-    slow = State(plan, 2, 0.0, took={1: 80.0, 3: 80.0})
+    assert time_left(PlanProgress(Plan((), (job("a", None),)), 2, 0.0), 5.0) is None
+    slow = PlanProgress(plan, 2, 0.0, took={1: 80.0, 3: 80.0})
     assert (time_left(slow, 80.0) or 0) > 150  # the machine is a quarter as fast as it was
-    assert describe(State(plan, 2, 0.0, failures={1: Failure(plan.jobs[1], "", "")}), 10.0, 2 << 20).startswith(
-        "1 failed, "
-    )
+    assert describe(
+        PlanProgress(plan, 2, 0.0, failures={1: JobFailure(plan.jobs[1], "", "")}), 10.0, 2 << 20
+    ).startswith("1 failed, ")
 
 
 def test_unknown_blobs_count_as_the_mean_of_the_known() -> None:

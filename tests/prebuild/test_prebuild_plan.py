@@ -11,11 +11,11 @@ from support.bundles import Bundle, build, make_bundle
 
 from lazyck.errors import UsageError
 from lazyck.history.costs import Costs, read_costs
-from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.blob_entries import BlobEntry
 from lazyck.prebuild.forecast import Fleet, Task, forecast, gather, least, makespan, render, schedule, total
 from lazyck.prebuild.plan import (
-    Failure,
-    Outcome,
+    JobFailure,
+    PlanOutcome,
     estimate,
     make_plan,
     outcome_to_json,
@@ -28,8 +28,8 @@ from lazyck.prebuild.plan import (
 GIB = 1 << 20  # in KiB
 
 
-def entry(name: str, archs: str = "gfx942", cached: bool = False) -> Entry:
-    return Entry(name, (archs,), archs, Path(f"/c/v1/lib/{archs}-t/{name}-{'0' * 16}.so"), cached)
+def entry(name: str, archs: str = "gfx942", cached: bool = False) -> BlobEntry:
+    return BlobEntry(name, (archs,), archs, Path(f"/c/v1/lib/{archs}-t/{name}-{'0' * 16}.so"), cached)
 
 
 # -- the schedule ----------------------------------------------------------------------------------
@@ -170,11 +170,11 @@ def test_a_plan_is_told_in_lines_and_as_json() -> None:
 
 def test_an_outcome_is_told_with_its_failures() -> None:
     plan = make_plan([entry("a"), entry("b"), entry("c"), entry("d", cached=True)], COSTS)
-    failed = (Failure(plan.jobs[0], "/logs/a", "no"), Failure(plan.jobs[1], "", "neither"))
-    outcome = Outcome(plan, 0, failed, 1.23456)
+    failed = (JobFailure(plan.jobs[0], "/logs/a", "no"), JobFailure(plan.jobs[1], "", "neither"))
+    outcome = PlanOutcome(plan, 0, failed, 1.23456)
     assert outcome.left == 1
     assert render_outcome(outcome) == "4 entries: 0 compiled, 2 failed, 1 left to do, 1 cached already; 1.2 s"
-    assert render_outcome(Outcome(make_plan([entry("a")], COSTS), 1, (), 2.0)) == "1 entry: 1 compiled; 2.0 s"
+    assert render_outcome(PlanOutcome(make_plan([entry("a")], COSTS), 1, (), 2.0)) == "1 entry: 1 compiled; 2.0 s"
     lines = render_failures(failed).splitlines()
     assert [line.rpartition(":")[2] for line in lines] == [" no", " /logs/a", " neither"]
     assert json.loads(outcome_to_json(outcome)) == {

@@ -20,9 +20,9 @@ from support.driver import ENTRY, KEY, NAME, Host, entry_bytes, entry_file, pyth
 
 from lazyck.remote import Remote
 from lazyck.remote.bounded_socket import BoundedSocket, hold
-from lazyck.remote.down import ALL, Memory
+from lazyck.remote.circuit_breaker import ALL, CircuitBreaker
+from lazyck.remote.entry_record import EntryRecord, encode
 from lazyck.remote.exchange import within
-from lazyck.remote.record import Record, encode
 from lazyck.remote.tiers import Times
 
 BUFFERS = 32 << 20  # bytes that two sockets of this machine hold at most while nobody reads them
@@ -101,8 +101,8 @@ def say(**more):
 
 said = []
 remote = Remote.from_environment(dict(os.environ), None, Listener(said.append, said.append), remembers=False)
-for place in remote.places:
-    place.open()
+for client in remote.clients:
+    client.open()
 say()
 began = time.monotonic()
 if sys.argv[1] == "fetch":
@@ -320,7 +320,7 @@ def test_a_redis_server_that_sends_for_ever_is_read_no_further(what: str, tmp_pa
 def test_contents_are_read_no_further_than_the_record_says(scheme: str, tmp_path: Path) -> None:
     """Even a large entry is not read all at once."""
     size = (2000 if scheme == "redis" else 64) * MIB
-    record = encode(Record(ENTRY, "ab" * 32, size))
+    record = encode(EntryRecord(ENTRY, "ab" * 32, size))
 
     def play(flood: Flood, connection: socket.socket) -> None:
         while True:
@@ -465,11 +465,11 @@ def test_what_is_no_file_in_a_shared_directory_is_not_read(
 
 @pytest.mark.parametrize("what", ["fifo", "link", "directory", "device"])
 def test_what_is_no_file_where_tiers_that_are_down_are_remembered(what: str, tmp_path: Path) -> None:
-    memory = Memory(tmp_path, Times(10))
+    memory = CircuitBreaker(tmp_path, Times(10))
     memory.note("x", ALL, "refuses", 5)
     (path,) = (tmp_path / ".remote").iterdir()
     put_there(what, path)
-    assert Memory(tmp_path, Times(10)).why("x", ALL) == ""
+    assert CircuitBreaker(tmp_path, Times(10)).why("x", ALL) == ""
 
 
 @pytest.mark.parametrize("what", ["fifo", "link", "directory", "device"])
@@ -477,7 +477,7 @@ def test_what_is_no_file_where_compiles_are_recorded_or_published_is_not_read(wh
     (tmp_path / "shared").mkdir()
     host = Host(tmp_path / "1", f"{tmp_path}/shared|trusted")
     (host.cache / ".costs").mkdir()
-    put_there(what, host.cache / ".costs" / ENTRY.place.library)
+    put_there(what, host.cache / ".costs" / ENTRY.entry_path.library)
     runtime = host.miss()
     assert runtime.verdict() == "compile"
     host.make(runtime)

@@ -10,8 +10,8 @@ from support.driver import ENTRY, Host, entry_bytes, entry_file, python_path
 
 from lazyck.errors import FormatError
 from lazyck.remote import Remote
-from lazyck.remote.contents import decompressed
-from lazyck.remote.record import Record, decode
+from lazyck.remote.entry_record import EntryRecord, decode
+from lazyck.remote.payload import decompressed
 
 zstandard: Any = pytest.importorskip("zstandard", reason="needs lazyck[remote]")
 
@@ -30,7 +30,7 @@ def push(tier: str, tmp_path: Path) -> Remote:
     return remote
 
 
-def record_in(shared: Path) -> Record:
+def record_in(shared: Path) -> EntryRecord:
     record = decode((shared / ENTRY.record).read_bytes())
     assert record
     return record

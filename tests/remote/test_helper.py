@@ -13,7 +13,7 @@ from support import REPOSITORY, wait_until
 from support.driver import ENTRY, KEY, NAME, Host, entry_bytes
 from support.servers import Hostile
 
-from lazyck.remote.record import decode
+from lazyck.remote.entry_record import decode
 
 
 def test_what_one_host_compiles_another_fetches(tier: str, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(words: list[str]) -> None
 def test_the_helper_loads_only_what_its_tier_needs(hostile: Hostile, tmp_path: Path) -> None:
     program = (
         "import sys; from lazyck.remote import helper\n"
-        "try: helper.serve(helper.parse(sys.argv[1:]), type('C', (), {'say': lambda *a: None})())\n"
+        "try: helper.serve(helper.parse(sys.argv[1:]), type('C', (), {'send': lambda *a: None})())\n"
         "except AttributeError: pass\n"
         "print(' '.join(m for m in ('click', 'redis', 'fsspec', 'tqdm', 'asyncio', 'requests', 'cryptography')\n"
         "               if m in sys.modules))"

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from lazyck.remote import EntryName, lease
-from lazyck.remote.lease import Holder, Lease, State
+from lazyck.remote.lease import Holder, Lease, LeaseState
 
 ENTRY = EntryName("0123456789abcdef" * 2, "libx/gfx942-rocm7/my-blob-0123456789abcdef.so")
 
@@ -105,7 +105,7 @@ def told(shelf: Shelf) -> list[str]:
 def test_a_free_lease_is_taken_renewed_and_gone_once_the_entry_is_there(clock: Clock) -> None:
     shelf = Shelf()
     mine = lease_at(shelf)
-    assert (mine.look(), mine.is_held, mine.holder) == (State.FREE, False, "")
+    assert (mine.look(), mine.is_held, mine.holder) == (LeaseState.FREE, False, "")
     assert mine.take()
     assert mine.is_held
     assert (told(shelf), shelf.kept) == (["node-2", "1", "20.000", "0"], 20.0)
@@ -120,27 +120,27 @@ def test_a_free_lease_is_taken_renewed_and_gone_once_the_entry_is_there(clock: C
 def test_who_comes_second_waits_and_sees_the_end(clock: Clock) -> None:
     shelf = Shelf()
     first, second = lease_at(shelf, "node-1"), lease_at(shelf)
-    assert first.look() is State.FREE
-    assert second.look() is State.FREE
+    assert first.look() is LeaseState.FREE
+    assert second.look() is LeaseState.FREE
     assert first.take()
     assert not second.take()
-    assert second.look() is State.HELD
+    assert second.look() is LeaseState.HELD
     assert (second.holder, second.is_held, second.is_done) == ("node-1", False, False)
     first.release(is_made=True)
-    assert second.look() is State.FREE
+    assert second.look() is LeaseState.FREE
     assert second.is_done
-    assert second.look() is State.FREE
+    assert second.look() is LeaseState.FREE
     assert not second.is_done
 
 
 def test_a_lease_that_stays_unchanged_for_its_time_is_over(clock: Clock) -> None:
     shelf = Shelf(text_of(seconds="30"))
     mine = lease_at(shelf)
-    assert mine.look() is State.HELD
+    assert mine.look() is LeaseState.HELD
     clock.now += 30
-    assert mine.look() is State.HELD
+    assert mine.look() is LeaseState.HELD
     clock.now += 0.1
-    assert mine.look() is State.FREE
+    assert mine.look() is LeaseState.FREE
     assert mine.take()
     assert told(shelf)[3] == "3"  # its holder ended without an entry, as two before it
 
@@ -148,37 +148,37 @@ def test_a_lease_that_stays_unchanged_for_its_time_is_over(clock: Clock) -> None
 def test_a_renewed_lease_is_not_over(clock: Clock) -> None:
     shelf = Shelf(text_of(seconds="30"))
     mine = lease_at(shelf)
-    assert mine.look() is State.HELD
+    assert mine.look() is LeaseState.HELD
     clock.now += 29
     shelf.data = text_of(seconds="30", counter="5")
-    assert mine.look() is State.HELD
+    assert mine.look() is LeaseState.HELD
     clock.now += 29
-    assert mine.look() is State.HELD
+    assert mine.look() is LeaseState.HELD
 
 
 def test_what_somebody_else_took_meanwhile_is_not_taken(clock: Clock) -> None:
     shelf = Shelf(text_of(token="free"))
     mine = lease_at(shelf)
-    assert mine.look() is State.FREE
+    assert mine.look() is LeaseState.FREE
     shelf.data = text_of(token="other")
     assert not mine.take()
     assert shelf.data == text_of(token="other")
 
 
 def test_nobody_waits_for_a_blob_that_failed_three_times(clock: Clock) -> None:
-    assert lease_at(Shelf(text_of(failures="2"))).look() is State.HELD
-    assert lease_at(Shelf(text_of(failures="3"))).look() is State.HOPELESS
+    assert lease_at(Shelf(text_of(failures="2"))).look() is LeaseState.HELD
+    assert lease_at(Shelf(text_of(failures="3"))).look() is LeaseState.HOPELESS
 
 
 def test_who_fails_leaves_the_lease_free_and_counts(clock: Clock) -> None:
     shelf = Shelf()
     mine, other = lease_at(shelf), lease_at(shelf, "node-3")
-    assert mine.look() is State.FREE and mine.take()
+    assert mine.look() is LeaseState.FREE and mine.take()
     other.look()
     mine.release(is_made=False)
     assert shelf.data and shelf.data.split(b"\n")[1] == b"free"
     assert (told(shelf), shelf.kept) == (["node-2", "0", "600.000", "1"], 600.0)
-    assert other.look() is State.FREE
+    assert other.look() is LeaseState.FREE
     assert not other.is_done
     assert other.take()
     assert told(shelf) == ["node-3", "1", "20.000", "1"]
@@ -187,11 +187,11 @@ def test_who_fails_leaves_the_lease_free_and_counts(clock: Clock) -> None:
 def test_a_store_that_cannot_delete_is_told_that_the_entry_is_there(clock: Clock) -> None:
     shelf = Shelf(deletes=False)
     mine, other = lease_at(shelf), lease_at(shelf)
-    assert mine.look() is State.FREE and mine.take()
-    assert other.look() is State.HELD
+    assert mine.look() is LeaseState.FREE and mine.take()
+    assert other.look() is LeaseState.HELD
     mine.release(is_made=True)
     assert told(shelf)[3] == "0"
-    assert other.look() is State.FREE
+    assert other.look() is LeaseState.FREE
     assert other.is_done
 
 
@@ -201,7 +201,7 @@ def test_a_lease_that_another_took_is_given_up(clock: Clock) -> None:
     mine.renew()
     mine.release(is_made=False)
     assert shelf.data is None
-    assert mine.look() is State.FREE and mine.take()
+    assert mine.look() is LeaseState.FREE and mine.take()
     shelf.data = text_of(token="other")
     mine.renew()
     assert not mine.is_held
@@ -212,7 +212,7 @@ def test_a_lease_that_another_took_is_given_up(clock: Clock) -> None:
 def test_a_lease_that_the_store_has_forgotten_is_made_again(clock: Clock) -> None:
     shelf = Shelf()
     mine = lease_at(shelf)
-    assert mine.look() is State.FREE and mine.take()
+    assert mine.look() is LeaseState.FREE and mine.take()
     shelf.data = None
     mine.renew()
     assert (told(shelf)[:2], mine.is_held) == (["node-2", "2"], True)
@@ -221,7 +221,7 @@ def test_a_lease_that_the_store_has_forgotten_is_made_again(clock: Clock) -> Non
 def test_who_is_first_at_a_blind_store_is_seen_after_a_while(clock: Clock) -> None:
     shelf = Shelf(is_blind=True)
     first, second = lease_at(shelf, "node-1"), lease_at(shelf)
-    assert first.look() is second.look() is State.FREE
+    assert first.look() is second.look() is LeaseState.FREE
     assert first.take()
     assert clock.now >= 100.15
     assert not second.take()
@@ -230,7 +230,7 @@ def test_who_is_first_at_a_blind_store_is_seen_after_a_while(clock: Clock) -> No
 def test_whoever_has_an_entry_ends_the_lease_that_it_saw(clock: Clock) -> None:
     shelf = Shelf(text_of())
     waiting = lease_at(shelf)
-    assert waiting.look() is State.HELD
+    assert waiting.look() is LeaseState.HELD
     waiting.release(is_made=False)
     assert shelf.data == text_of()
     waiting.release(is_made=True)
@@ -244,5 +244,5 @@ def test_whoever_has_an_entry_ends_the_lease_that_it_saw(clock: Clock) -> None:
 def test_a_host_of_any_name_is_spelled_in_a_lease(clock: Clock, host: str, shown: str) -> None:
     shelf = Shelf()
     mine = lease_at(shelf, host)
-    assert mine.look() is State.FREE and mine.take()
+    assert mine.look() is LeaseState.FREE and mine.take()
     assert told(shelf)[0] == shown

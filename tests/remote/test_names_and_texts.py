@@ -12,13 +12,22 @@ import pytest
 
 from lazyck.errors import FormatError, UsageError
 from lazyck.remote.entry_name import EntryName, answers_to, contents_name
-from lazyck.remote.record import LARGEST_ENTRY, LARGEST_RECORD, Record, Signature, Stored, decode, encode, is_base64
-from lazyck.remote.sign import Keys, is_signed, make_key, read_signer, read_trusted
+from lazyck.remote.entry_record import (
+    LARGEST_ENTRY,
+    LARGEST_RECORD,
+    EntryRecord,
+    Signature,
+    StoredObject,
+    decode,
+    encode,
+    is_base64,
+)
+from lazyck.remote.sign import KeyRing, is_signed, make_key, read_signer, read_trusted
 
 KEY = "0123456789abcdef" * 2
 NAME = "libx/gfx942-rocm7/my-blob-0123456789abcdef.so"
 ENTRY = EntryName(KEY, NAME)
-RECORD = Record(ENTRY, "ab" * 32, 5)
+RECORD = EntryRecord(ENTRY, "ab" * 32, 5)
 
 
 def hashed(text: str) -> str:
@@ -36,7 +45,7 @@ def test_objects_are_named_by_the_hash_of_a_line_with_their_kind() -> None:
 
 
 def test_the_parts_of_a_name_are_told() -> None:
-    assert ENTRY.place.cost_key == ("libx", "my-blob", "gfx942")
+    assert ENTRY.entry_path.cost_key == ("libx", "my-blob", "gfx942")
 
 
 @pytest.mark.parametrize("key", ["", KEY[1:], KEY + "0", KEY.upper(), KEY[:-1] + "g", KEY + "\n"])
@@ -80,7 +89,7 @@ def test_an_entry_s_name_is_its_place_and_the_key_in_its_trailer(tmp_path: Path)
 
 def test_a_record_is_the_json_that_others_read() -> None:
     signed = replace(
-        RECORD, seconds=1.5, peak_kib=7, signatures=(Signature("k", "s"),), compressed=Stored("cd" * 32, 3)
+        RECORD, seconds=1.5, peak_kib=7, signatures=(Signature("k", "s"),), compressed=StoredObject("cd" * 32, 3)
     )
     assert json.loads(encode(signed)) == {
         "lazyck": 1, "key": KEY, "name": NAME, "sha256": "ab" * 32, "size": 5, "seconds": 1.5, "peak_kib": 7,
@@ -91,8 +100,8 @@ def test_a_record_is_the_json_that_others_read() -> None:
 
 
 def test_what_lies_in_the_store_is_the_compressed_form_if_there_is_one() -> None:
-    packed = replace(RECORD, compressed=Stored("cd" * 32, 3))
-    assert (RECORD.stored, packed.stored) == (Stored("ab" * 32, 5), Stored("cd" * 32, 3))
+    packed = replace(RECORD, compressed=StoredObject("cd" * 32, 3))
+    assert (RECORD.stored, packed.stored) == (StoredObject("ab" * 32, 5), StoredObject("cd" * 32, 3))
     assert decode(encode(packed)) == packed
 
 
@@ -171,12 +180,12 @@ def test_a_signature_holds_for_its_statement_and_its_key_alone(tmp_path: Path) -
     assert not is_signed(replace(signature, key=two.public), RECORD.statement)
     assert not is_signed(replace(signature, key="AAAA"), RECORD.statement)
     signed = RECORD.with_signatures((signature,))
-    assert Keys(frozenset({one.public})).believe(signed)
-    assert not Keys(frozenset({two.public})).believe(signed)
-    assert not Keys().believe(signed)
-    assert not Keys(frozenset({one.public})).believe(RECORD)
-    assert not Keys(frozenset({one.public})).believe(replace(signed, size=6))
-    assert Keys(frozenset({two.public})).believe(signed.with_signatures((two.sign(RECORD.statement),)))
+    assert KeyRing(frozenset({one.public})).believe(signed)
+    assert not KeyRing(frozenset({two.public})).believe(signed)
+    assert not KeyRing().believe(signed)
+    assert not KeyRing(frozenset({one.public})).believe(RECORD)
+    assert not KeyRing(frozenset({one.public})).believe(replace(signed, size=6))
+    assert KeyRing(frozenset({two.public})).believe(signed.with_signatures((two.sign(RECORD.statement),)))
 
 
 def test_trusted_keys_are_named_or_read_from_a_file(tmp_path: Path) -> None:

@@ -17,11 +17,13 @@ from support.driver import ENTRY, KEY, NAME, Host, entry_bytes, entry_file
 
 from lazyck.errors import FormatError
 from lazyck.remote import EntryName, Listener, Remote
-from lazyck.remote.provenance import Making, decode, encode, read_making, statement_of
+from lazyck.remote.provenance import CompileDetails, decode, encode, read_compile_details, statement_of
 from lazyck.remote.sign import make_key, read_signer
 
 Key = tuple[Path, str]
-MAKING = Making("ab" * 32, 1_700_000_000.5, 1_700_000_003.0, "builder 1", "cd" * 32, "ef" * 32, "gcc12-0123456789ab")
+MAKING = CompileDetails(
+    "ab" * 32, 1_700_000_000.5, 1_700_000_003.0, "builder 1", "cd" * 32, "ef" * 32, "gcc12-0123456789ab"
+)
 
 
 @pytest.fixture
@@ -242,7 +244,7 @@ def test_logs_that_do_not_say_how_are_passed_over(text: str, tmp_path: Path) -> 
     log = tmp_path / "log"
     log.write_text(text)
     with log.open("rb") as f:
-        assert read_making(f) is None
+        assert read_compile_details(f) is None
 
 
 def test_an_entry_holds_no_time(lazyck: Lazyck, bundle: Bundle, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from support.driver import ENTRY, KEY, Host, entry_bytes, entry_file
 
 from lazyck.errors import FormatError, UsageError
 from lazyck.remote import Listener, Remote
-from lazyck.remote.record import Record, Signature, decode, encode
-from lazyck.remote.sign import Keys, is_signed, make_key, read_signer, read_trusted
+from lazyck.remote.entry_record import EntryRecord, Signature, decode, encode
+from lazyck.remote.sign import KeyRing, is_signed, make_key, read_signer, read_trusted
 
 Key = tuple[Path, str]
 
@@ -23,7 +23,7 @@ def shared(tmp_path: Path) -> Path:
     return tmp_path / "shared"
 
 
-def put(shared: Path, tmp_path: Path, key: Path | None = None) -> Record:
+def put(shared: Path, tmp_path: Path, key: Path | None = None) -> EntryRecord:
     """Let a host with the private key, or without a key, make an entry."""
     env = {"LAZYCK_SIGN_KEY": str(key)} if key else {}
     host = Host(tmp_path / f"maker-{key and key.name}", f"{shared}" + ("" if key else "|trusted"), **env)
@@ -74,7 +74,7 @@ def test_a_wrong_signature_is_refused(what: str, shared: Path, tmp_path: Path, k
     if what == "another key":
         trusted = make_key(tmp_path / "other").public
     elif what == "moved":  # another entry's signature, over that entry's name
-        other = Record(type(ENTRY)(KEY, ENTRY.name.replace("blob", "blub")), record.sha256, record.size)
+        other = EntryRecord(type(ENTRY)(KEY, ENTRY.name.replace("blob", "blub")), record.sha256, record.size)
         signature = read_signer(key[0]).sign(other.statement)
         change(shared, signatures=[{"key": key[1], "signature": signature.signature}])
     elif what == "contents":
@@ -175,7 +175,7 @@ def test_key_files_that_are_none_are_refused(tmp_path: Path, key: Key) -> None:
 def test_what_is_fetched_for_contents_must_have_their_digest(shared: Path, tmp_path: Path) -> None:
     refused: list[str] = []
     remote = Remote.from_environment({"LAZYCK_REMOTE": str(shared)}, tmp_path, Listener(refused.append))
-    assert remote and remote.keys == Keys()
+    assert remote and remote.keys == KeyRing()
     bundle = tmp_path / "bundle.tar"
     bundle.write_bytes(b"bundle" * 1000)
     digest = remote.put_contents(bundle)
@@ -189,7 +189,7 @@ def test_what_is_fetched_for_contents_must_have_their_digest(shared: Path, tmp_p
 
 
 def test_a_record_says_the_same_after_a_round_trip() -> None:
-    record = Record(ENTRY, "ab" * 32, 5, 1.5, 7, (Signature("A" * 43 + "=", "A" * 86 + "=="),))
+    record = EntryRecord(ENTRY, "ab" * 32, 5, 1.5, 7, (Signature("A" * 43 + "=", "A" * 86 + "=="),))
     assert decode(encode(record)) == record
     assert decode(encode(record).replace(b'"lazyck": 1', b'"lazyck": 2')) is None
 
@@ -218,7 +218,7 @@ def test_a_record_that_is_none_is_refused(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_record_with_a_member_that_makes_no_sense_is_refused(members: dict[str, object]) -> None:
-    good = json.loads(encode(Record(ENTRY, "ab" * 32, 5)))
+    good = json.loads(encode(EntryRecord(ENTRY, "ab" * 32, 5)))
     assert decode(json.dumps(good).encode())
     with pytest.raises(FormatError):
         decode(json.dumps(good | members).encode())
@@ -226,7 +226,7 @@ def test_a_record_with_a_member_that_makes_no_sense_is_refused(members: dict[str
 
 @pytest.mark.parametrize("figure", ["-1", "NaN", "Infinity", "1e400", "9" * 400, '"x"', "null", "[]", "true"])
 def test_figures_that_nothing_depends_on_are_not_known(figure: str) -> None:
-    text = encode(Record(ENTRY, "ab" * 32, 5)).decode().replace('"seconds": 0.0', f'"seconds": {figure}')
+    text = encode(EntryRecord(ENTRY, "ab" * 32, 5)).decode().replace('"seconds": 0.0', f'"seconds": {figure}')
     record = decode(text.encode())
     assert record and record.seconds == 0.0
 

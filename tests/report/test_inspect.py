@@ -11,9 +11,9 @@ import pytest
 from support import Lazyck
 from support.counting import CountingProgram
 
-from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units, encode
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes, encode
 from lazyck.postbuild.objects.reveal import private_name
-from lazyck.postbuild.reasons import Kind, Reason, Unlazy, to_pair
+from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, to_pair
 
 RECIPE = Recipe(
     toolchain="cuda", toolchain_id="nvcc13", home="/opt/cuda", home_env=("CUDA_HOME",), compile=("nvcc", "-c"),
@@ -22,16 +22,16 @@ RECIPE = Recipe(
 )  # fmt: skip
 PRIVATE = private_name("_Z6hiddenv", "libx.so")
 BLOBS = (
-    BlobRecord("fwd_a", "libx/tree/fwd_a.cu", 0, "aa" * 32, ("_Z3runi", PRIVATE), units=Units("ab" * 32, 1, 2)),
+    BlobRecord("fwd_a", "libx/tree/fwd_a.cu", 0, "aa" * 32, ("_Z3runi", PRIVATE), units=UnitRecipes("ab" * 32, 1, 2)),
     BlobRecord("fwd_b", "libx/tree/fwd_b.cu", 0, "bb" * 32, ("c_name",)),
     BlobRecord("attn", "libx/tree/attn.cu", 2, "cc" * 32, ("_Z1KILi1EEvPf", "_Z1KILi2EEvPf"), "unit1\t*\twhole"),
     BlobRecord("attn.K-01234567", "libx/tree/attn.cu", 2, "dd" * 32, ("_Z1KILi1EEvPf",), "unit1\t_Z1KILi1EEvPf"),
     BlobRecord("attn.K-89abcdef", "libx/tree/attn.cu", 2, "ee" * 32, ("_Z1KILi2EEvPf",), "unit1\t_Z1KILi2EEvPf"),
 )
 EAGER = (
-    Unlazy("src/a.cpp", (Reason(Kind.DATA, "table"),)),
-    Unlazy("src/b.cpp", (Reason(Kind.DATA, "level"),)),
-    Unlazy("src/c.cpp", (Reason(Kind.INITIALIZER, "registrar at c.cpp:3"),)),
+    Downgrade("src/a.cpp", (Reason(ReasonKind.DATA, "table"),)),
+    Downgrade("src/b.cpp", (Reason(ReasonKind.DATA, "level"),)),
+    Downgrade("src/c.cpp", (Reason(ReasonKind.INITIALIZER, "registrar at c.cpp:3"),)),
 )
 MANIFEST = Manifest(
     library="libx", soname="libx.so", cache_name="shelf", root="/bundle", archs=("80", "90"),
@@ -94,8 +94,8 @@ def test_json_has_what_the_text_says_besides(lazyck: Lazyck, library: Path) -> N
     assert found["summary"]["cache"] == "shelf/v1/libx"
     assert found["blobs"][0]["symbols"] == ["_Z3runi", "_Z6hiddenv"]
     assert found["blobs"][0]["demangled"] == ["run(int)", "hidden()"]
-    assert found["eager"][0]["reasons"][0]["text"] == f"{Kind.DATA.says}: table"
-    assert found["eager"][0]["reasons"][0]["advice"] == Kind.DATA.advice
+    assert found["eager"][0]["reasons"][0]["text"] == f"{ReasonKind.DATA.says}: table"
+    assert found["eager"][0]["reasons"][0]["advice"] == ReasonKind.DATA.advice
 
 
 def test_a_library_of_3000_blobs_has_a_short_summary(lazyck: Lazyck, library: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_library_of_3000_blobs_has_a_short_summary(lazyck: Lazyck, library: Pa
         "archs       80 90",
         "blobs       3002 lazy with 3003 symbols, 3 eager",
         "kernels     2 of 1 source, each compiled when it is first used",
-        f"eager       2 sources, each of which {Kind.DATA.says}",
-        f"eager       1 source {Kind.INITIALIZER.says}",
+        f"eager       2 sources, each of which {ReasonKind.DATA.says}",
+        f"eager       1 source {ReasonKind.INITIALIZER.says}",
         "toolchain   cuda nvcc13, home /opt/cuda: 3003 sources",
         "made by     lazyck test",
     ):
@@ -157,8 +157,8 @@ def test_all_shows_every_blob_and_source_with_one_start_of_the_demangler(
     heads = [line for line in said.splitlines() if line.startswith(("blob ", "by kernel ", "kernel ", "eager src"))]
     assert heads == [
         "blob fwd_a", "blob fwd_b", "by kernel attn",
-        f"eager src/a.cpp {Kind.DATA.says}: table", f"eager src/b.cpp {Kind.DATA.says}: level",
-        f"eager src/c.cpp {Kind.INITIALIZER.says}: registrar at c.cpp:3",
+        f"eager src/a.cpp {ReasonKind.DATA.says}: table", f"eager src/b.cpp {ReasonKind.DATA.says}: level",
+        f"eager src/c.cpp {ReasonKind.INITIALIZER.says}: registrar at c.cpp:3",
     ]  # fmt: skip
     assert said.startswith("library     libx (soname libx.so), ")
     assert "void K<2>(float*)" in said
@@ -167,7 +167,7 @@ def test_all_shows_every_blob_and_source_with_one_start_of_the_demangler(
 
 def test_explain_eager_says_what_to_change(lazyck: Lazyck, library: Path) -> None:
     said = lazyck("inspect", library, "--explain-eager").stdout
-    assert said.startswith(f"2 sources, each of which {Kind.DATA.says}\n  {Kind.DATA.advice[:40]}")
+    assert said.startswith(f"2 sources, each of which {ReasonKind.DATA.says}\n  {ReasonKind.DATA.advice[:40]}")
     assert "\n  in src/: a.cpp (table); b.cpp (level)\n\n1 source has code that runs" in said
     library.write_bytes(encode(replace(MANIFEST, eager=())))
     assert lazyck("inspect", library, "--explain-eager").stdout == "no source is eager: there is nothing to change\n"

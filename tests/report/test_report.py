@@ -26,8 +26,8 @@ from support.histories import (
 from lazyck.errors import UsageError
 from lazyck.history.events import Event
 from lazyck.report import figures
+from lazyck.report.formatting import duration, middle
 from lazyck.report.gather import since_time
-from lazyck.report.words import duration, middle
 
 
 def report_json(lazyck: Lazyck, cache: Path, *words: str | Path) -> dict[str, Any]:

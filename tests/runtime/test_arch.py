@@ -13,7 +13,7 @@ from support.lazylib import CLANG, CXX, SOURCES, LazyLibrary, as_new, build_lazy
 
 from lazyck import abi
 from lazyck.formats.c_header import render_header
-from lazyck.runtime.objects import CXX_FLAGS
+from lazyck.runtime.builder import CXX_FLAGS
 
 HEADER = "#pragma once\nint arch();\nint other();\nint use();\n"
 BLOBS = {"arch": "int arch() { return ARCH; }\n", "other": "int other() { return 1; }\n"}

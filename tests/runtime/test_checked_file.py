@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.lazylib import CXX, SOURCES, LazyLibrary, build_lazy_library, run, runtime_objects
 
-from lazyck.runtime.objects import LINK_FLAGS
+from lazyck.runtime.builder import LINK_FLAGS
 
 HEADER = "#pragma once\nint add(int, int); const char* where(); int use(int);\n"
 BLOBS = {

@@ -16,9 +16,10 @@ from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 from lazyck import abi
 from lazyck.errors import BuildError
 from lazyck.formats.manifest import encode
-from lazyck.postbuild.link.stubs import names_of, render_stubs
+from lazyck.postbuild.link.stubs import render_stubs
 from lazyck.postbuild.objects import elf
-from lazyck.postbuild.objects.cudart import Runtime, render_jumps
+from lazyck.postbuild.objects.cudart import CudaRuntime, render_jumps
+from lazyck.toolchains import gpu_runtimes
 
 
 def build(directory: Path, objects_dir: Path, **changes: object) -> LazyLibrary:
@@ -150,8 +151,8 @@ def test_the_way_to_a_gpu_runtime_assembles_and_slow_paths_are_evenly_spaced(
     machine, *compiler = assembler
     (tmp_path / "m").write_bytes(b"x")
     many = [f"f{i}" for i in range(3000)]  # more than the immediate value of an instruction holds
-    (tmp_path / "s.s").write_text(render_stubs(many, "m", machine, wrapped=names_of(abi.TOOLCHAIN_CUDA)))
-    jumps = render_jumps(Runtime(tuple(f"cudaF{i}" for i in range(600)), "table", machine))
+    (tmp_path / "s.s").write_text(render_stubs(many, "m", machine, wrapped=sorted(gpu_runtimes.CUDA.functions)))
+    jumps = render_jumps(CudaRuntime(tuple(f"cudaF{i}" for i in range(600)), "table", machine))
     (tmp_path / "j.s").write_text(jumps)
     run([*compiler, "-c", "s.s", "j.s"], cwd=tmp_path)
     image = elf.open_image(tmp_path / "s.o")

@@ -57,7 +57,7 @@ def test_what_every_link_brings_is_all_that_the_runtime_needs(
     monkeypatch.chdir(tmp_path)
     objects = runtime_objects(tmp_path / "store", compiler, ())
     Path("empty.c").write_text(EMPTY)
-    # A driver for C, and what postbuild/link/words.py adds, which is no library of mathematics.
+    # A driver for C, and what postbuild/link/arguments.py adds, which is no library of mathematics.
     words = ["-shared", "-fPIC", "empty.c", *map(str, objects), "-lstdc++", "-ldl", "-lpthread", "-Wl,-z,defs"]
     subprocess.run(["gcc", *words, "-o", "x.so"], check=True)
 

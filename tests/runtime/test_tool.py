@@ -16,7 +16,7 @@ from support.lazylib import CXX, LazyLibrary, build_lazy_library, runtime_object
 from support.small_library import BLOBS, CALL_CAUGHT, HEADER, MAIN, SYMBOLS
 
 from lazyck.formats.manifest import encode
-from lazyck.runtime.objects import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
+from lazyck.runtime.builder import OBJECTS, SOURCES, build_tool, compile_objects, source_digest
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from lazyck import abi
 from lazyck.commands.config import examine
 from lazyck.commands.doctor import directories
 from lazyck.settings.variables import BY_NAME
-from lazyck.toolchains.check import State
+from lazyck.toolchains.requirement import RequirementState
 
 CACHE = "LAZYCK_CACHE_DIR"
 
@@ -87,7 +87,7 @@ def test_a_cache_that_the_runtime_refuses_is_said(env: dict[str, str], said: str
     assert said in setting.problem
     assert bool(said) == bool(setting.problem)
     (check,) = directories(env)
-    assert check.state is State.MISSING
+    assert check.state is RequirementState.MISSING
     assert (said or "LAZYCK_NAME='../up'") in check.detail
     assert check.install
 
@@ -192,7 +192,7 @@ def test_a_project_says_how_it_is_built(lazyck: Lazyck, tmp_path: Path) -> None:
     done = lazyck(*BUILD, cwd=where)
     assert done.returncode == 0, done.stderr
     assert "1 lazy with 1 symbol" in done.stderr
-    assert (where / "t" / "settings.json").is_file() and (where / "out" / "libk.so").is_file()
+    assert (where / "t" / "options.json").is_file() and (where / "out" / "libk.so").is_file()
     by_hand = lazyck(*BUILD[:2], "--install-dir", where / "else", *BUILD[2:], cwd=where)
     assert by_hand.returncode == 0, by_hand.stderr
     assert (where / "else" / "libk.so").is_file()
@@ -219,7 +219,7 @@ def test_the_environments_number_of_jobs_comes_before_the_projects(lazyck: Lazyc
     where = project(tmp_path / "p", '[tool.lazyck]\njobs = 3\nblobs = ["*/gen/*"]\ntmp-dir = "t"\n')
     for env, jobs in (({}, 3), ({"LAZYCK_JOBS": "2"}, 2)):
         assert lazyck(*BUILD, cwd=where, env=env).returncode == 0
-        assert json.loads((where / "t" / "settings.json").read_text())["jobs"] == jobs
+        assert json.loads((where / "t" / "options.json").read_text())["jobs"] == jobs
 
 
 def test_a_build_runs_no_more_jobs_than_it_may_use_cores(lazyck: Lazyck, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_build_runs_no_more_jobs_than_it_may_use_cores(lazyck: Lazyck, tmp_pat
     finally:
         os.sched_setaffinity(0, own)
     assert done.returncode == 0, done.stderr
-    assert json.loads((where / "t" / "settings.json").read_text())["jobs"] == 1
+    assert json.loads((where / "t" / "options.json").read_text())["jobs"] == 1
 
 
 def test_a_number_of_jobs_that_makes_no_sense_is_an_error(lazyck: Lazyck, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from lazyck.runtime.objects import SOURCES
+from lazyck.runtime.builder import SOURCES
 
 _APART = ("hash.cpp", "tool_main.cpp", "tool_make.cpp")  # these make objects of their own
 

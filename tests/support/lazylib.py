@@ -21,8 +21,8 @@ from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, encode
 from lazyck.postbuild.bundle import CONTENTS_VERSION
 from lazyck.postbuild.describe import digest_of_keys
 from lazyck.postbuild.link.stubs import render_stubs
-from lazyck.runtime.objects import OBJECTS, compile_objects
-from lazyck.runtime.objects import SOURCES as SOURCES
+from lazyck.runtime.builder import OBJECTS, compile_objects
+from lazyck.runtime.builder import SOURCES as SOURCES
 from lazyck.settings.environment import tools_dir
 from support import HERE, Machine
 

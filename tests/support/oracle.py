@@ -16,11 +16,11 @@ import pytest
 
 from lazyck.check import ahead
 from lazyck.check.ahead import Sample
-from lazyck.check.library import Checked, Request, check_library
+from lazyck.check.library_check import Checked, CheckRequest, check_library
 from lazyck.check.offered import read_offered
-from lazyck.check.report import render
+from lazyck.check.presentation import render
 from lazyck.postbuild import state
-from lazyck.postbuild.link.words import load_ahead
+from lazyck.postbuild.link.arguments import load_ahead
 from lazyck.postbuild.probe.group import compile_one
 from lazyck.proc import Result, find_program
 from lazyck.toolchains import lookup
@@ -50,7 +50,7 @@ def check_build(tmp: Path, seen: Path, test: str, env: Mapping[str, str]) -> Ite
             continue
         said: list[str] = []
         is_large = len(load_ahead(directory).records) > WHOLE
-        request = Request(Sample(SAMPLE if is_large else None), jobs=2)
+        request = CheckRequest(Sample(SAMPLE if is_large else None), jobs=2)
         with _compiling_once(seen.parent / "ccache"):
             checked = check_library(directory, request, env, said.append)
         if not _is_same(checked):

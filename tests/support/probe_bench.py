@@ -8,11 +8,11 @@ from pathlib import Path
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult, probe
+from lazyck.postbuild.probe_cache import ProbeCache
 from lazyck.postbuild.reasons import readable
-from lazyck.postbuild.store import Store
 from lazyck.toolchains.command import CompileCommand, Invocation
 
-NO_STORE = Store(Path("/dev/null/store"))  # keeps nothing
+NO_CACHE = ProbeCache(Path("/dev/null/store"))  # keeps nothing
 
 COMMON = """
 #pragma once
@@ -62,7 +62,7 @@ class Bench:
         return self.probe_all(texts, *flags)
 
     def probe_all(self, texts: Mapping[str, str], *flags: str, jobs: int = 1) -> ProbeResult:
-        return probe([self.command(s, *flags) for s in self.write(**texts)], self.at / "work", NO_STORE, jobs=jobs)
+        return probe([self.command(s, *flags) for s in self.write(**texts)], self.at / "work", NO_CACHE, jobs=jobs)
 
     def real_functions(self, source: str, *flags: str) -> set[str]:
         """Compile the blob for real. Return the strong functions of its object, without device

@@ -52,7 +52,7 @@ def tapped(port: int, host: str = "127.0.0.1") -> Iterator[Tap]:
 
 
 @contextmanager
-def serving_store(authorization: str) -> Iterator[str]:
+def serving_cache(authorization: str) -> Iterator[str]:
     """Serve an HTTP store for clients that send this `Authorization`, and yield its `HOST:PORT`."""
     objects: dict[str, bytes] = {}
 

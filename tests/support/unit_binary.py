@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lazyck.formats.c_header import render_header
-from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, Units, encode
-from lazyck.runtime.objects import SOURCES, together
+from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes, encode
+from lazyck.runtime.builder import SOURCES, together
 from support import HERE, REPOSITORY
 
 TESTS = REPOSITORY / "tests" / "cpp"
@@ -122,7 +122,8 @@ def manifest() -> Manifest:
     device = Recipe("cuda", "nvcc-12", "", (), ("nvcc",), ("nvcc", "-shared"), ("-arch=sm_90",))
     blobs = (
         BlobRecord("plain", "src/plain.cpp", 0, "a" * 64, ("first", "second")),
-        BlobRecord("parted", "src/parted.cu", 1, "b" * 64, ("third.lazyck.1a2b3c4d",), units=Units("units", 0, 1)),
+        BlobRecord("parted", "src/parted.cu", 1, "b" * 64, ("third.lazyck.1a2b3c4d",),
+                   units=UnitRecipes("units", 0, 1)),
         BlobRecord("kernel", "src/kernel.cu", 1, "c" * 64, ("fourth",), kernel="parted\tfourth\tx"),
     )  # fmt: skip
     return Manifest(

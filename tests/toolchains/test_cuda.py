@@ -15,7 +15,7 @@ from support.ops_library import inspect
 
 from lazyck import abi
 from lazyck.toolchains import CUDA, Found
-from lazyck.toolchains.check import State
+from lazyck.toolchains.requirement import RequirementState
 
 pytestmark = [pytest.mark.cuda, needs_nvcc]
 
@@ -162,7 +162,7 @@ def by_wheels(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -
         (work / "build" / name).mkdir(parents=True)
     script = " && ".join(["LINK=true ./build.sh", *LINKS.values()])
     build(lazyck_shared, work, env, "sh", "-c", script)
-    composed = json.loads((work / ".lazyck-build/settings.json").read_text())["composed"]
+    composed = json.loads((work / ".lazyck-build/options.json").read_text())["composed"]
     for made, _ in composed:  # compiles do not need what was made for the build
         shutil.rmtree(made)
     return home, work, env
@@ -189,15 +189,19 @@ def test_doctor_names_the_wheel_that_is_missing(tmp_path: Path) -> None:
     home = wheels(tmp_path / "site")
     found = Found(CUDA, str(home), (str(home / "bin/nvcc"),))
 
-    def states() -> dict[str, tuple[State, str]]:
+    def states() -> dict[str, tuple[RequirementState, str]]:
         return {check.name: (check.state, check.install) for check in CUDA.checks(found, os.environ)}
 
     whole = states()
-    assert {whole[name][0] for name in ("compiler", "headers", "device compiler", "runtime library")} == {State.OK}
+    assert {whole[name][0] for name in ("compiler", "headers", "device compiler", "runtime library")} == {
+        RequirementState.OK
+    }
     (home / "nvvm").unlink()
-    assert states()["device compiler"][0] is State.MISSING and "nvidia-nvvm" in states()["device compiler"][1]
+    assert (
+        states()["device compiler"][0] is RequirementState.MISSING and "nvidia-nvvm" in states()["device compiler"][1]
+    )
     (home / "include").unlink()
-    assert states()["headers"][0] is State.MISSING and "nvidia-cuda-runtime" in states()["headers"][1]
+    assert states()["headers"][0] is RequirementState.MISSING and "nvidia-cuda-runtime" in states()["headers"][1]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from support.hip_builds import assert_calls_reach_hip, build_hip
 
 from lazyck.toolchains import ROCM, rocm_places
 from lazyck.toolchains.base import Found
-from lazyck.toolchains.check import State
+from lazyck.toolchains.requirement import RequirementState
 
 pytestmark = pytest.mark.hip
 ARCHS = ("gfx942", "gfx1030")
@@ -71,5 +71,5 @@ def test_cmakes_hip_language_is_led_to_a_shim_of_the_clang_that_hipconfig_names(
 
 def test_doctor_knows_its_archs_and_compiles_for_one(new_hipcc: Found) -> None:
     checks = {check.name: check for check in ROCM.checks(new_hipcc, os.environ)}
-    assert checks["kernel"].state is State.OK
+    assert checks["kernel"].state is RequirementState.OK
     assert checks["kernel"].detail.startswith("compiles and links for gfx")

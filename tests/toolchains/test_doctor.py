@@ -10,7 +10,7 @@ from support import FAKE_ROCM, Lazyck
 from support.rocm_layouts import need_real_hip, rocm6, script
 
 from lazyck.toolchains import ROCM
-from lazyck.toolchains.check import install_line, manager_of
+from lazyck.toolchains.requirement import install_line, manager_of
 
 SYSTEM_PATH = "/usr/bin:/bin"
 

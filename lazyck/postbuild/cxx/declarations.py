@@ -7,6 +7,18 @@ never skipped: such a blob is compiled to learn the truth.
 import re
 from collections.abc import Iterator
 
+from lazyck.postbuild.cxx.declaration_kinds import (
+    ASSIGN,
+    DEFAULT,
+    FUNCTION_TYPEDEF,
+    LAST_NAME,
+    Declaration,
+    DeclarationKind,
+    Unsupported,
+    is_anonymous,
+    variable,
+    variable_name,
+)
 from lazyck.postbuild.cxx.lexer import (
     IDENTIFIER,
     STRUCTURE,
@@ -20,18 +32,6 @@ from lazyck.postbuild.cxx.lexer import (
     template_prefixes,
     top_level,
     without_attributes,
-)
-from lazyck.postbuild.cxx.variables import (
-    ASSIGN,
-    DEFAULT,
-    FUNCTION_TYPEDEF,
-    LAST_NAME,
-    Declaration,
-    Kind,
-    Unsupported,
-    is_anonymous,
-    variable,
-    variable_name,
 )
 
 _NAMESPACE = re.compile(r"(?:inline\s+)?namespace\b[^=]*$")
@@ -83,7 +83,7 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
                 head = re.split(r"\btry\b", head)[0].strip()
             end = _constructor_end(head)
             _function(found, here, head[:end], text[piece.start : piece.end], is_defined=True)
-            if found[-1].kind is Kind.HEAD and end < len(head):
+            if found[-1].kind is DeclarationKind.HEAD and end < len(head):
                 found[-1] = found[-1]._replace(initializers=head[end:])
         elif piece.ends == ";":
             if statement := before.strip():
@@ -92,9 +92,9 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
             context.pop()
         elif piece.ends or context or text[piece.start :].strip():
             raise Unsupported("unbalanced brackets")
-    if any(d.kind is Kind.DIRECTIVE or d.text.startswith("namespace") for d in found):
+    if any(d.kind is DeclarationKind.DIRECTIVE or d.text.startswith("namespace") for d in found):
         # These may name a namespace of which nothing else is needed.
-        found[:0] = [Declaration(Kind.DIRECTIVE, c, "") for c in openings if not is_anonymous(c)]
+        found[:0] = [Declaration(DeclarationKind.DIRECTIVE, c, "") for c in openings if not is_anonymous(c)]
     return found
 
 
@@ -151,7 +151,9 @@ def _function(found: list[Declaration], context: tuple[str, ...], head: str, ful
     prefixes, rest = template_prefixes(head)
     if _RUN_AT_LOAD.search(rest):
         found.append(
-            Declaration(Kind.SUSPECT, context, full, (declarator(without_attributes(rest))[0] or "a function",))
+            Declaration(
+                DeclarationKind.SUSPECT, context, full, (declarator(without_attributes(rest))[0] or "a function",)
+            )
         )
         return
     is_template = any(p.replace(" ", "") != "template<>" for p in prefixes)
@@ -165,13 +167,13 @@ def _function(found: list[Declaration], context: tuple[str, ...], head: str, ful
         if not is_template and prefixes:
             names = ()  # a private explicit specialization: nothing needs its declaration
         elif _NEEDS_BODY.search(before) and is_defined and "->" not in flat(plain):
-            found.append(Declaration(Kind.SUPPORT, context, full.strip(), names))
+            found.append(Declaration(DeclarationKind.SUPPORT, context, full.strip(), names))
             return
         elif name and re.search(rf"::\s*{name}\s*[(<]", plain):
             names = ()  # a member: its class declares it, and nothing else may
-        found.append(Declaration(Kind.REPEATABLE, context, head + ";", names))
+        found.append(Declaration(DeclarationKind.REPEATABLE, context, head + ";", names))
         return
-    found.append(Declaration(Kind.HEAD, context, head, (name,) if name else ()))
+    found.append(Declaration(DeclarationKind.HEAD, context, head, (name,) if name else ()))
 
 
 def _is_defaulted(found: list[Declaration], context: tuple[str, ...], text: str) -> bool:
@@ -180,7 +182,7 @@ def _is_defaulted(found: list[Declaration], context: tuple[str, ...], text: str)
     if head == text:
         return False
     _function(found, context, head, text + ";", is_defined=True)
-    if found[-1].kind is Kind.HEAD:
+    if found[-1].kind is DeclarationKind.HEAD:
         found[-1] = found[-1]._replace(initializers=DEFAULT)
     return True
 
@@ -194,19 +196,19 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
     if first == "using":
         alias = _USING_ALIAS.match(text)
         if alias:
-            found.append(Declaration(Kind.SUPPORT, context, text + ";", (alias[1],)))
+            found.append(Declaration(DeclarationKind.SUPPORT, context, text + ";", (alias[1],)))
         elif re.match(r"using\s+namespace\b", text):
-            found.append(Declaration(Kind.DIRECTIVE, context, text + ";"))
+            found.append(Declaration(DeclarationKind.DIRECTIVE, context, text + ";"))
         else:
             names = tuple(re.findall(r"([A-Za-z_]\w*)\s*(?:,|$)", text))
-            found.append(Declaration(Kind.REPEATABLE, context, text + ";", names))
+            found.append(Declaration(DeclarationKind.REPEATABLE, context, text + ";", names))
     elif first == "template":
         _template(found, context, text)
     elif first == "typedef":
         named = FUNCTION_TYPEDEF.search(text) or LAST_NAME.search(flat(text).rstrip("() \n\t"))
         if not named:
             raise Unsupported("typedef: " + text[:80])
-        found.append(Declaration(Kind.SUPPORT, context, text + ";", (named[1], *_TAG.findall(text)[:1])))
+        found.append(Declaration(DeclarationKind.SUPPORT, context, text + ";", (named[1], *_TAG.findall(text)[:1])))
     elif first in ("static_assert", "_Static_assert"):
         pass
     elif first in ("asm", "__asm__", "__asm"):
@@ -215,21 +217,23 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         alias = re.match(r"namespace\s+([A-Za-z_]\w*)\s*=", text)
         if not alias:
             raise Unsupported("namespace: " + text[:80])
-        found.append(Declaration(Kind.SUPPORT, context, text + ";", (alias[1],)))
+        found.append(Declaration(DeclarationKind.SUPPORT, context, text + ";", (alias[1],)))
     elif linkage := _LINKAGE.match(text):
         inner: list[Declaration] = []
         _statement(inner, (*context, linkage[0]), text[linkage.end() :].strip(), is_c)
         # `extern "C" int x;` only declares `x`, while `extern "C" { int x; }` defines it.
         for d in inner:
-            is_declared = d.kind is Kind.DATA and not ASSIGN.search(flat(d.text)) and "{" not in d.text
-            kind = Kind.REPEATABLE if is_declared else d.kind
+            is_declared = d.kind is DeclarationKind.DATA and not ASSIGN.search(flat(d.text)) and "{" not in d.text
+            kind = DeclarationKind.REPEATABLE if is_declared else d.kind
             found.append(d._replace(kind=kind, text="extern " + d.text if is_declared else d.text))
     elif re.match(r"extern\s+template\b", text):
         pass
     elif _is_type(text):
         _type(found, context, text)
     elif _is_function(text) and _RUN_AT_LOAD.search(text):
-        found.append(Declaration(Kind.SUSPECT, context, text + ";", (declarator(without_attributes(text))[0],)))
+        found.append(
+            Declaration(DeclarationKind.SUSPECT, context, text + ";", (declarator(without_attributes(text))[0],))
+        )
     elif _is_function(text):
         plain = without_attributes(text)
         if _is_defaulted(found, context, text):
@@ -237,7 +241,7 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
         if "operator" not in plain and ASSIGN.search(flat(plain)):
             return
         name = declarator(plain)[0]
-        found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
+        found.append(Declaration(DeclarationKind.REPEATABLE, context, text + ";", (name,) if name else ()))
     else:
         variable(found, context, text, is_c)
 
@@ -254,7 +258,7 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
         rest = re.sub(r"^(?:inline|extern)\b\s*", "", rest)
         _function(found, context, "template<> " + rest, text, is_defined=False)
         parts = function_parts(without_attributes(rest))
-        if found and found[-1].kind is Kind.HEAD:
+        if found and found[-1].kind is DeclarationKind.HEAD:
             reference = f"{parts[0]} (*const %s){parts[2]} = &{parts[1]};" if parts else ""
             found[-1] = found[-1]._replace(reference=reference, is_instance=True)
         return
@@ -263,19 +267,19 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
     if _CLASS_HEAD.match(plain) and (_is_type(rest)):
         _type(found, context, text, rest)
     elif alias := _USING_ALIAS.match(plain):
-        found.append(Declaration(Kind.SUPPORT, context, text + ";", (alias[1],)))
+        found.append(Declaration(DeclarationKind.SUPPORT, context, text + ";", (alias[1],)))
     elif concept := re.match(r"concept\s+([A-Za-z_]\w*)", plain):
-        found.append(Declaration(Kind.SUPPORT, context, text + ";", (concept[1],)))
+        found.append(Declaration(DeclarationKind.SUPPORT, context, text + ";", (concept[1],)))
     elif _is_function(rest):
         if is_specialization and _is_defaulted(found, context, text):
             return
         name = declarator(plain)[0]
-        found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,) if name else ()))
+        found.append(Declaration(DeclarationKind.REPEATABLE, context, text + ";", (name,) if name else ()))
     elif is_specialization and not re.search(r"\b(?:constexpr|inline)\b", plain):
         # This is a variable or a static member: data that other files can see.
-        found.append(Declaration(Kind.DATA, context, text + ";", (variable_name(plain),)))
+        found.append(Declaration(DeclarationKind.DATA, context, text + ";", (variable_name(plain),)))
     else:
-        found.append(Declaration(Kind.SUPPORT, context, text + ";", (variable_name(plain),)))
+        found.append(Declaration(DeclarationKind.SUPPORT, context, text + ";", (variable_name(plain),)))
         found += _run_at_load(context, rest)
 
 
@@ -298,7 +302,7 @@ def _type(found: list[Declaration], context: tuple[str, ...], text: str, declare
     assert m
     if "{" not in plain:
         names = IDENTIFIER.findall(re.split(r"[<:]", plain[m.end() :].replace("::", " "))[0])[-1:]
-        found.append(Declaration(Kind.REPEATABLE, context, text + ";", tuple(names)))
+        found.append(Declaration(DeclarationKind.REPEATABLE, context, text + ";", tuple(names)))
         return
     if plain[matching(plain, plain.index("{")) :].strip():
         raise Unsupported("a type and a variable in one declaration: " + text[:80])
@@ -313,7 +317,7 @@ def _type(found: list[Declaration], context: tuple[str, ...], text: str, declare
     if m[1] == "enum" and not re.match(r"\s*(?:class|struct)\b", head):
         names += re.findall(r"(?:^|,)\s*([A-Za-z_]\w*)", body)
     is_specialization = bool(re.match(r"[^:]*<", head.replace("::", "")))
-    kind = Kind.REPEATABLE if is_specialization else Kind.SUPPORT
+    kind = DeclarationKind.REPEATABLE if is_specialization else DeclarationKind.SUPPORT
     found.append(Declaration(kind, context, text + ";", tuple(names)))
 
 
@@ -341,7 +345,7 @@ def _run_at_load(context: tuple[str, ...], text: str) -> list[Declaration]:
     plain = re.sub(r"\b(?:inline|static)\b", "", text)
     plain = re.sub(r"(?:\b[A-Za-z_]\w*\s*(?:<[^<>]*>\s*)?::\s*)+(?=[A-Za-z_]\w*\s*(?:[={(;]|$))", "", plain)
     variable(judged, (*context, "namespace"), plain, False)
-    return [d for d in judged if d.kind is Kind.SUSPECT]
+    return [d for d in judged if d.kind is DeclarationKind.SUSPECT]
 
 
 _PARAMETER = re.compile(

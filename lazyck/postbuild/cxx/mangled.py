@@ -1,5 +1,5 @@
 """Tells by which identifiers a source text can refer to a mangled symbol. It follows the Itanium
-C++ ABI only as far as that takes."""
+C++ ABI only as far as needed."""
 
 import re
 

@@ -73,7 +73,6 @@ class Code:
         return frozenset(n for n in found if not _WORDS.fullmatch(n))
 
     def uses(self, names: frozenset[str]) -> frozenset[str]:
-        """Return those of `names` that the declaration uses."""
         found = self.mentioned & names
         own = IDENTIFIER.findall(self._declarator)[-1:] if found else []
         if own and own[0] in found and len(re.findall(rf"\b{own[0]}\b", self.text)) == 1:

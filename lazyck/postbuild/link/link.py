@@ -15,26 +15,26 @@ from pathlib import Path
 from lazyck import proc, waiting
 from lazyck.files import encode, own_folder, write_atomic
 from lazyck.postbuild import bundle, state, summary
-from lazyck.postbuild.build_options import BuildSettings
-from lazyck.postbuild.describe import Description, PrivateNames, describe, unlazy
+from lazyck.postbuild.build_options import BuildOptions
+from lazyck.postbuild.describe import Description, PrivateNames, describe, downgrade
 from lazyck.postbuild.eager import BY_KERNEL, HostUnit, HostUnits, Program, can_be
-from lazyck.postbuild.job import LinkJob
 from lazyck.postbuild.link import relink
+from lazyck.postbuild.link.arguments import ahead_link, link_words, save_ahead
 from lazyck.postbuild.link.reach import Demands, Reach, check_complete
 from lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
-from lazyck.postbuild.link.words import ahead_link, link_words, save_ahead
-from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import cudart, elf, symbols
 from lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
 from lazyck.postbuild.objects.reveal import plain_name
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
-from lazyck.postbuild.proof import Proof
-from lazyck.postbuild.reasons import Kind, Reason, of_pair, sentence
+from lazyck.postbuild.probe_cache import ProbeCache
+from lazyck.postbuild.proof import BundleProof
+from lazyck.postbuild.reasons import Reason, ReasonKind, of_pair, sentence
+from lazyck.postbuild.references import TextReferences
 from lazyck.postbuild.settle import Settled, Settler
-from lazyck.postbuild.store import Store
 from lazyck.quantities import counted
-from lazyck.runtime.objects import source_digest
+from lazyck.runtime.builder import source_digest
 from lazyck.settings.environment import runtime_source, tools_dir
 from lazyck.toolchains import HOST, by_name
 from lazyck.toolchains.command import LinkCommand
@@ -73,7 +73,7 @@ class Clock:
 
 
 def link_lazily(
-    link: LinkCommand, settings: BuildSettings, env: Mapping[str, str], say: Callable[[str], None]
+    link: LinkCommand, options: BuildOptions, env: Mapping[str, str], say: Callable[[str], None]
 ) -> summary.LinkSummary:
     """Make the output of `link` a lazy library, in place of the link itself. Raises `LazyckError`.
 
@@ -82,46 +82,46 @@ def link_lazily(
     """
     clock = Clock(os.path.basename(link.output))
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
-    final = library_dir(link, settings)
+    final = library_dir(link, options)
     compiler = runtime_compiler(link, inputs, env)
-    store = Store(settings.tmp / "store")
-    job = LinkJob(link, inputs, settings, env, final, state.staging(final), compiler, store, say)
-    directory = job.directory
-    reader = symbols.Reader(link.call.argv[: link.call.prefix], link.call.cwd, env)
-    with clock.step("probe"), runtime_meanwhile(job):
+    cache = ProbeCache(options.tmp / "probe-cache")
+    context = LinkContext(link, inputs, options, env, final, state.staging(final), compiler, cache, say)
+    directory = context.directory
+    reader = symbols.SymbolReader(link.call.argv[: link.call.prefix], link.call.cwd, env)
+    with clock.step("probe"), runtime_meanwhile(context):
         found = symbols.read_symbols(inputs, reader)
-        archive, probed = static_runtime(job, probe_blobs(job, found))
-    mentions = Mentions(probed.texts)
-    program = unit_program(job)
-    units = HostUnits(store, program, env)
-    settler = Settler(job, probed, found, reader, mentions, units)
-    reach = Reach(job, probed, mentions, found.members)
-    contents = bundle.Contents()
+        archive, probed = static_runtime(context, probe_blobs(context, found))
+    references = TextReferences(probed.texts)
+    program = unit_program(context)
+    units = HostUnits(cache, program, env)
+    settler = Settler(context, probed, found, reader, references, units)
+    reach = Reach(context, probed, references, found.members)
+    contents = bundle.FileDigests()
     groups = [*(group for group, _ in probed.texts), *groups_of(list(filter(can_be, probed.eager)))]
-    proof = Proof(job, groups, contents)
+    proof = BundleProof(context, groups, contents)
     demands = Demands()
     written: Description | None = None
     while True:
         with clock.step("eager"):
             settled = settler.settle(demands.eager, demands.needed)
         for failed in settled.failed:
-            # As in an ahead-of-time build. Any other blob that does not compile is left out as long
-            # as nothing needs it, since generators may write sources that nobody needs.
-            if failed.error and settings.grade_of(failed.blob.source) == "kernels":
+            # An ahead-of-time build would fail too. Any other blob that does not compile is left
+            # out unless something needs it, because generators may write unused sources.
+            if failed.error and options.grade_of(failed.blob.source) == "kernels":
                 raise failed.error
         with clock.step("bundle"):
             settled = replace(settled, lazy=proof.completed(settled.lazy))
             with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
-            runtime = runtime_of(job, settled, archive, demands)
-            private = PrivateNames(settled.lazy, settled.owned, demands.renamed, mentions)
-            way = cudart.assemble(runtime, directory, compiler) if runtime else None
-            made = describe(job, settled, with_reads, program, private, way, contents)
+            runtime = runtime_of(context, settled, archive, demands)
+            private = PrivateNames(settled.lazy, settled.owned, demands.renamed, references)
+            bridge = cudart.assemble(runtime, directory, compiler) if runtime else None
+            made = describe(context, settled, with_reads, program, private, bridge, contents)
             cases = proof.cases(made)
             finding = proof.foresee(cases)
             if not finding.lacking:
                 if made != written:
                     wrapped = wrapped_in(settled, settler, runtime)
-                    bundle_bytes = write(job, made, settled, runtime, wrapped)
+                    bundle_bytes = write(context, made, settled, runtime, wrapped)
                     written = made
                 finding = proof.examine(cases)
         if finding.lacking or finding.unproved:
@@ -132,7 +132,7 @@ def link_lazily(
             demands = replace(demands, eager={**demands.eager, **unproved})
             continue
         with clock.step("link"):
-            st, said = link_once(job, settled, demands, wrapped)
+            st, said = link_once(context, settled, demands, wrapped)
         with clock.step("probe"):
             before = demands
             if settled.lazy:
@@ -145,21 +145,21 @@ def link_lazily(
     relink.check_places(st, final)
     for scratch in ("probe", "proof"):
         shutil.rmtree(directory / scratch, ignore_errors=True)
-    store.tidy()
+    cache.tidy()
     write_atomic(directory / "taken", b"\0".join(encode(b.output) for b in inputs.blobs))
     state.save(st, directory)
-    keep_link(job, settled, demands)
+    keep_link(context, settled, demands)
     state.commit(directory, final)
     delivered = relink.deliver(st, final)
     done = summary.LinkSummary(
         library=st.library,
         output=link.output,
-        deferred=sum(settings.grade_of(b.source) == "blob" for b in inputs.blobs if b not in settled.copies),
+        deferred=sum(options.grade_of(b.source) == "blob" for b in inputs.blobs if b not in settled.copies),
         lazy=len(settled.lazy),
         symbols=len(made.manifest.functions),
         units=len(settled.units),
         kernels=sum(len(u.kernels) for u in settled.units),
-        by_kernel=tuple(unlazy(e, settings) for e in settled.objects if e.unit and e.reasons != (BY_KERNEL,)),
+        by_kernel=tuple(downgrade(e, options) for e in settled.objects if e.unit and e.reasons != (BY_KERNEL,)),
         spare=len(settled.owned.spare),
         unneeded=len(settled.unneeded),
         eager=tuple(of_pair(*pair) for pair in made.manifest.eager),
@@ -180,53 +180,53 @@ def link_lazily(
 
 
 @contextmanager
-def runtime_meanwhile(job: LinkJob) -> Iterator[None]:
+def runtime_meanwhile(context: LinkContext) -> Iterator[None]:
     """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
     first library waits for it. Errors are ignored: the link needs the runtime, and reports them."""
     with ThreadPoolExecutor(1) as beside:
-        if job.inputs.blobs and job.settings.jobs > 1:
-            beside.submit(relink.runtime_objects, job.directory, job.compiler, runtime_source(), job.env)
+        if context.inputs.blobs and context.options.jobs > 1:
+            beside.submit(relink.runtime_objects, context.directory, context.compiler, runtime_source(), context.env)
         yield
 
 
 # -- reading -------------------------------------------------------------------------------------
 
 
-def library_dir(link: LinkCommand, settings: BuildSettings) -> Path:
+def library_dir(link: LinkCommand, options: BuildOptions) -> Path:
     """Return where lazyck keeps what belongs to the library that `link` makes. The name is
     readable, and there is one directory per output path."""
-    tag = hashlib.sha256(encode(os.path.relpath(link.output, settings.tmp_dir))).hexdigest()[:8]
-    return settings.tmp / "libs" / f"{library_name(link.output)}-{tag}"
+    tag = hashlib.sha256(encode(os.path.relpath(link.output, options.tmp_dir))).hexdigest()[:8]
+    return options.tmp / "libs" / f"{library_name(link.output)}-{tag}"
 
 
-def probe_blobs(job: LinkJob, found: symbols.Symbols) -> ProbeResult:
+def probe_blobs(context: LinkContext, found: symbols.LinkSymbols) -> ProbeResult:
     """Probe the symbols of the link's blobs. All blobs are left unprobed if the program cannot load
     blobs, or if it is not known what real objects need."""
-    inputs, settings = job.inputs, job.settings
+    inputs, options = context.inputs, context.options
     reason: Reason | None = None
     names = {item.name or item.words[0] for item in inputs.items}
     if names & {"-static", "--static", "-static-pie"} and not inputs.shared:
-        reason = Reason(Kind.STATIC)
+        reason = Reason(ReasonKind.STATIC)
     elif names & {"-nostdlib", "-nodefaultlibs", "-nolibc", "-nostartfiles"}:
-        reason = Reason(Kind.FREESTANDING)
+        reason = Reason(ReasonKind.FREESTANDING)
     elif found.unread:
-        reason = Reason(Kind.LTO, os.path.basename(found.unread))
+        reason = Reason(ReasonKind.LTO, os.path.basename(found.unread))
     if reason:
         return ProbeResult((), dict.fromkeys(inputs.blobs, reason), 0)
-    shutil.rmtree(job.work, ignore_errors=True)
-    job.work.mkdir()
-    by_kernel = {b: BY_KERNEL for b in inputs.blobs if settings.grade_of(b.source) == "kernels"}
+    shutil.rmtree(context.work, ignore_errors=True)
+    context.work.mkdir()
+    by_kernel = {b: BY_KERNEL for b in inputs.blobs if options.grade_of(b.source) == "kernels"}
     blobs = [b for b in inputs.blobs if b not in by_kernel]
-    found_out = probe(blobs, job.work, job.store, jobs=settings.jobs)
+    found_out = probe(blobs, context.work, context.cache, jobs=options.jobs)
     return replace(found_out, eager={**found_out.eager, **by_kernel})
 
 
-def unit_program(job: LinkJob) -> Program | None:
+def unit_program(context: LinkContext) -> Program | None:
     """Return the program that takes sources of this link apart, or None if it can take none."""
-    if not any(map(can_be, job.inputs.blobs)):
+    if not any(map(can_be, context.inputs.blobs)):
         return None
-    folder = own_folder(tools_dir(job.env), "programs") or job.settings.tmp / "programs"
-    return Program(build_program(folder, job.compiler), units_digest())
+    folder = own_folder(tools_dir(context.env), "programs") or context.options.tmp / "programs"
+    return Program(build_program(folder, context.compiler), units_digest())
 
 
 def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
@@ -242,12 +242,12 @@ def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
     return [Probed(blob=unit.blob, headers=read[shared(unit)]) for unit in units]
 
 
-def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -> cudart.Runtime | None:
+def runtime_of(context: LinkContext, settled: Settled, archive: str, demands: Demands) -> cudart.CudaRuntime | None:
     """Return the static runtime in `archive` as the blobs of `settled` share it, or the wrappers of
     a shared one. Return None if the blobs need neither."""
-    library, machine = job.soname(settled.owned) or job.name, job.inputs.machine
+    library, machine = context.soname(settled.owned) or context.name, context.inputs.machine
     used = {p.blob.call.toolchain for p in settled.lazy}
-    if archive and any(by_name(t).takes_static_runtime(job.link) for t in used):
+    if archive and any(by_name(t).takes_static_runtime(context.link) for t in used):
         return cudart.read(archive, library, machine)
     apart = {p.blob.call.toolchain for p in settled.lazy if can_be(p.blob) and not demands.whole}
     shared = used.intersection(u.blob.call.toolchain for u in settled.units) | apart
@@ -255,17 +255,21 @@ def runtime_of(job: LinkJob, settled: Settled, archive: str, demands: Demands) -
     return cudart.wrappers(names, library, machine) if names else None
 
 
-def static_runtime(job: LinkJob, probed: ProbeResult) -> tuple[str, ProbeResult]:
+def static_runtime(context: LinkContext, probed: ProbeResult) -> tuple[str, ProbeResult]:
     """Return the static GPU runtime that the link puts into the library, and what of `probed` can
     share it. The former is an empty string if there is none."""
-    takers = {t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(job.link)}
-    found = (cudart.find_archive(of_toolchain(t), job.link, job.inputs, job.env) for t in sorted(takers))
+    takers = {
+        t for t in {p.blob.call.toolchain for p in probed.probed} if by_name(t).takes_static_runtime(context.link)
+    }
+    found = (cudart.find_archive(of_toolchain(t), context.link, context.inputs, context.env) for t in sorted(takers))
     archive = next(filter(None, found), "")
     if archive or not takers:
         return archive, probed
     lazy = tuple(p for p in probed.probed if p.blob.call.toolchain not in takers)
     left_out = (p.blob for p in probed.probed if p.blob.call.toolchain in takers)
-    return "", replace(probed, probed=lazy, eager={**probed.eager, **dict.fromkeys(left_out, Reason(Kind.NO_CUDART))})
+    return "", replace(
+        probed, probed=lazy, eager={**probed.eager, **dict.fromkeys(left_out, Reason(ReasonKind.NO_CUDART))}
+    )
 
 
 def warnings(settled: Settled) -> list[str]:
@@ -289,10 +293,14 @@ def warnings(settled: Settled) -> list[str]:
 
 
 def write(
-    job: LinkJob, made: Description, settled: Settled, runtime: cudart.Runtime | None, wrapped: Sequence[str]
+    context: LinkContext,
+    made: Description,
+    settled: Settled,
+    runtime: cudart.CudaRuntime | None,
+    wrapped: Sequence[str],
 ) -> int:
     """Make the bundle, and objects that are added to the link. Return the bundle's bytes."""
-    directory, compiler, machine = job.directory, job.compiler, job.inputs.machine
+    directory, compiler, machine = context.directory, context.compiler, context.inputs.machine
     data, size = bundle.write(directory / "bundle", made.files, made.manifest)
     write_atomic(directory / "manifest", data)
     if settled.lazy or settled.units:
@@ -303,12 +311,12 @@ def write(
     else:
         text = render_note("manifest", machine)
     relink.assemble(directory, "stubs", text, compiler)
-    if job.inputs.stays:
+    if context.inputs.stays:
         relink.assemble(directory, "deferred", render_deferred(), compiler)
     return size
 
 
-def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.Runtime | None) -> tuple[str, ...]:
+def wrapped_in(settled: Settled, settler: Settler, runtime: cudart.CudaRuntime | None) -> tuple[str, ...]:
     """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
     or its blobs use, if any of its kernels are compiled by themselves."""
     split = [u.blob for u in settled.units] + [p.blob for p in settled.lazy if runtime and can_be(p.blob)]
@@ -325,39 +333,39 @@ def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
 
 
 def link_once(
-    job: LinkJob, settled: Settled, demands: Demands, wrapped: Sequence[str]
+    context: LinkContext, settled: Settled, demands: Demands, wrapped: Sequence[str]
 ) -> tuple[state.LinkState, proc.Result]:
     """Link the library. Return the link's state, which has its words, and the linker's result."""
-    link, settings, directory = job.link, job.settings, job.directory
+    link, options, directory = context.link, context.options, context.directory
     has_runtime = bool(settled.lazy or settled.units)
     runtime = runtime_source() if has_runtime else None
-    objects = relink.runtime_objects(directory, job.compiler, runtime, job.env) if runtime else []
+    objects = relink.runtime_objects(directory, context.compiler, runtime, context.env) if runtime else []
     eager_names = [e.object.name for e in settled.compiled]
     demanded = replace(demands, has_blobs=bool(settled.lazy)) if has_runtime else None
-    words, originals = link_words(job, eager_names, job.soname(settled.owned), demanded, wrapped)
+    words, originals = link_words(context, eager_names, context.soname(settled.owned), demanded, wrapped)
     st = state.LinkState(
-        library=job.name,
+        library=context.name,
         file_name=os.path.basename(link.output),
         output=state.relative(link.output, directory),
-        installed=state.relative(settings.install_dir, directory),
+        installed=state.relative(options.install_dir, directory),
         words=tuple(words),
         runtime=source_digest(runtime) if runtime else "",
-        runtime_compiler=job.compiler,
+        runtime_compiler=context.compiler,
         env=link.call.env,
         response=by_name(link.call.toolchain).response,
-        keeps_root=bool(settings.root),
-        beside=settings.beside,
+        keeps_root=bool(options.root),
+        beside=options.beside,
     )
-    return st, relink.relink(st, directory, objects, Path(link.call.cwd), job.env, originals)
+    return st, relink.relink(st, directory, objects, Path(link.call.cwd), context.env, originals)
 
 
-def keep_link(job: LinkJob, settled: Settled, demands: Demands) -> None:
+def keep_link(context: LinkContext, settled: Settled, demands: Demands) -> None:
     """Keep what it takes to link the library ahead of time: `lazyck check` compares with that."""
     eager = {made.blob.output: sentence(made.reasons) for made in settled.objects}
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
-    libraries = dict(job.inputs.libraries)
+    libraries = dict(context.inputs.libraries)
     kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
-    save_ahead(ahead_link(job, eager, kept if settled.lazy else ()), job.directory)
+    save_ahead(ahead_link(context, eager, kept if settled.lazy else ()), context.directory)
 
 
 def runtime_compiler(link: LinkCommand, inputs: LinkInputs, env: Mapping[str, str]) -> tuple[str, ...]:

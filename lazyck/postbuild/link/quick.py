@@ -10,17 +10,17 @@ from pathlib import Path
 from lazyck import abi
 from lazyck.errors import FormatError
 from lazyck.postbuild import state, summary
-from lazyck.postbuild.build_options import BuildSettings
+from lazyck.postbuild.build_options import BuildOptions
 from lazyck.postbuild.link import relink
 from lazyck.postbuild.objects import elf
-from lazyck.runtime.objects import source_digest
+from lazyck.runtime.builder import source_digest
 from lazyck.settings.environment import runtime_source
 
 
 def quick(
     tmp: Path, install_dir: str, env: Mapping[str, str], say: Callable[[str], None]
 ) -> list[tuple[str, list[Path]]]:
-    """Bring every library of `tmp` up to date with the runtime's sources. `say` is told each link
+    """Bring every library of `tmp` up to date with the runtime's sources. `say` gets each link
     command. Return where each was delivered to, if it was not up to date. Raises `LazyckError`."""
     libraries = state.library_dirs(tmp)
     if not libraries:
@@ -59,14 +59,14 @@ class Unchanged:
     replaced: tuple[Path, ...] = ()  # those that were replaced by something built without lazyck
 
 
-def deliver_unchanged(settings: BuildSettings, env: Mapping[str, str]) -> Unchanged:
+def deliver_unchanged(options: BuildOptions, env: Mapping[str, str]) -> Unchanged:
     """Deliver the libraries of the tmp dir that the build which has just ended did not link. Those
     that are still lazy are put into the install dir, as their links would have done. If the tree
     was moved, they are linked again with the bundle's new place. For libraries that the build did
     link, the symbolic links that it has made since are installed too. Raises `LazyckError`."""
     kept: list[summary.LinkSummary] = []
     replaced: list[Path] = []
-    for directory in state.library_dirs(settings.tmp):
+    for directory in state.library_dirs(options.tmp):
         try:
             known = state.load(directory)
         except FormatError:
@@ -91,8 +91,8 @@ def deliver_unchanged(settings: BuildSettings, env: Mapping[str, str]) -> Unchan
             known = state.load(directory)
         relink.carry_bundle(known, directory)
         installed = ""
-        if settings.install_dir:
-            known = replace(known, installed=state.relative(settings.install_dir, directory))
+        if options.install_dir:
+            known = replace(known, installed=state.relative(options.install_dir, directory))
             installed = str(relink.installed_path(known, directory))
             if not relink.is_installed(known, directory):
                 relink.install(known, directory)
@@ -103,7 +103,6 @@ def deliver_unchanged(settings: BuildSettings, env: Mapping[str, str]) -> Unchan
 
 
 def is_lazy(output: Path) -> bool:
-    """Return whether `output` is a lazy library or program."""
     return _manifest_in(output) is not None
 
 

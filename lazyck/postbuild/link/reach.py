@@ -17,15 +17,15 @@ from lazyck import abi, proc
 from lazyck.errors import BuildError
 from lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.eager import EagerObject
-from lazyck.postbuild.job import LinkJob
-from lazyck.postbuild.mentions import Mentions, needs_of
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import cudart, elf, kernels
 from lazyck.postbuild.objects.reveal import private_name
-from lazyck.postbuild.objects.symbols import Names
+from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.objects.vtables import of_classes_with
 from lazyck.postbuild.probe.group import Group, Probed
 from lazyck.postbuild.probe.probe import ProbeResult
-from lazyck.postbuild.reasons import Kind, Reason, sentence
+from lazyck.postbuild.reasons import Reason, ReasonKind, sentence
+from lazyck.postbuild.references import TextReferences, needs_of
 from lazyck.postbuild.settle import Settled
 from lazyck.postbuild.state import LinkState
 from lazyck.quantities import counted
@@ -40,7 +40,7 @@ _SHARE = 32
 
 @dataclass(frozen=True)
 class Demands:
-    """Says what a link must do besides for the blobs' sake."""
+    """Lists what a link must do because blobs need it."""
 
     eager: Mapping[CompileCommand, Reason] = field(default_factory=dict)  # blobs to compile eagerly, and why
     needed: frozenset[str] = frozenset()  # symbols that blobs define weakly and that must have stubs
@@ -56,14 +56,21 @@ class Demands:
 class Reach:
     """Examines one link after the other until nothing is out of reach."""
 
-    def __init__(self, job: LinkJob, probed: ProbeResult, mentions: Mentions, members: Names) -> None:
-        self._job, self._inputs, self._keys = job, job.inputs, probed.keys
-        self._mentions, self._members = mentions, members
+    def __init__(
+        self, context: LinkContext, probed: ProbeResult, references: TextReferences, members: SymbolNames
+    ) -> None:
+        self._context, self._inputs, self._keys = context, context.inputs, probed.keys
+        self._references, self._members = references, members
         self._libraries: dict[str, elf.SharedSymbols] = {}
         self._needs = {p.blob: p.needs for p in probed.probed if p.needs is not None}
 
     def demands(
-        self, library: Path, settled: Settled, real: Names, before: Demands, runtime: cudart.Runtime | None = None
+        self,
+        library: Path,
+        settled: Settled,
+        real: SymbolNames,
+        before: Demands,
+        runtime: cudart.CudaRuntime | None = None,
     ) -> Demands:
         """Return what the link that made `library` lacks, added to what it was given `before`, if
         anything. `real` are its objects' names. Raises `LazyckError`."""
@@ -86,23 +93,23 @@ class Reach:
             out_of_reach = (symbols & hidden & before.revealed) | (symbols & members & before.pulled)
             out_of_reach |= {s for s in symbols if s + elf.WANTED_HERE in self._needs[blob]}
             if out_of_reach:
-                eager[blob] = Reason(Kind.NOT_EXPORTED, min(out_of_reach))
+                eager[blob] = Reason(ReasonKind.NOT_EXPORTED, min(out_of_reach))
             else:
                 pulled |= symbols & members
                 needed |= symbols & weak
                 revealed |= symbols & (hidden | members)
         for p in settled.lazy:
             if called := revealed.intersection(p.unreachable) - real.strong:
-                eager[p.blob] = Reason(Kind.HIDDEN, min(called))
+                eager[p.blob] = Reason(ReasonKind.HIDDEN, min(called))
         for blob, symbols in self._users(frozenset(handles), settled).items():
-            eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._job.env) for k in symbols}
+            eager |= {handles[k]: kernels.launched(k, Path(blob.source).name, self._context.env) for k in symbols}
         whole = before.whole
         if runtime and not settled.units and self._lacks(library, image, runtime):
             whole = True
         elif runtime and runtime.table not in image.defined:
             whole = True
             if not runtime.wrapped or settled.units:
-                hidden_runtime = Reason(Kind.CUDART_HIDDEN)
+                hidden_runtime = Reason(ReasonKind.CUDART_HIDDEN)
                 launching = {gpu.toolchain for gpu in GPU_RUNTIMES}
                 eager |= {p.blob: hidden_runtime for p in settled.lazy if p.blob.call.toolchain in launching}
         kept = before.kept + tuple(self._dropped(library, image, settled, before.kept))
@@ -115,7 +122,7 @@ class Reach:
         """Return those of the weak `symbols` that no blob defines: instances declared `extern`."""
         if not symbols or not self._inputs.blobs:
             return frozenset()
-        declared = self._mentions.declared_instances
+        declared = self._references.declared_instances
         return frozenset(s for s in symbols if template_of(s) in declared)
 
     def _users(self, wanted: frozenset[str], settled: Settled) -> dict[CompileCommand, frozenset[str]]:
@@ -127,31 +134,33 @@ class Reach:
             mine = {*p.symbols, *p.unreachable, *p.kernels}
             own[p.blob.source] = own.get(p.blob.source, mine) & mine
         lazy = dict.fromkeys(p.blob for p in settled.lazy)  # in link order
-        candidates = self._mentions.candidates(wanted, own)
+        candidates = self._references.candidates(wanted, own)
         self._compile({b: g for b, g in candidates.items() if b in lazy})
         found = {b: self._needs[b] & wanted for b in lazy if b in self._needs}
         return {b: symbols for b, symbols in found.items() if symbols}
 
     def _compile(self, blobs: Mapping[CompileCommand, Group]) -> None:
-        """Learn what `blobs` need: from the store, else by a compile for the host."""
+        """Learn what `blobs` need: from the cache, else by a compile for the host."""
         wanted = {b: g for b, g in blobs.items() if b not in self._needs}
         for key in {g.key for g in wanted.values()} - {""}:
-            known = self._job.store.answers(f"{key}-needs")
+            known = self._context.cache.answers(f"{key}-needs")
             mine = {b: self._keys[b] for b, g in wanted.items() if g.key == key and b in self._keys}
             self._needs |= {b: frozenset(known[k]) for b, k in mine.items() if k in known}
         fresh = {b: g for b, g in wanted.items() if b not in self._needs}
         if not fresh:
             return
-        self._job.say(f"compiling {counted(len(fresh), 'blob')} for the host, to learn what the library must export")
+        self._context.say(
+            f"compiling {counted(len(fresh), 'blob')} for the host, to learn what the library must export"
+        )
         learnt: dict[str, dict[str, list[str]]] = {}
-        with ThreadPoolExecutor(max(1, self._job.settings.jobs)) as pool:
-            tasks = [(g, b.source, self._job.work / f"needs{i}.o") for i, (b, g) in enumerate(fresh.items())]
+        with ThreadPoolExecutor(max(1, self._context.options.jobs)) as pool:
+            tasks = [(g, b.source, self._context.work / f"needs{i}.o") for i, (b, g) in enumerate(fresh.items())]
             for (b, g), needs in zip(fresh.items(), pool.map(lambda task: needs_of(*task), tasks), strict=True):
                 self._needs[b] = needs or frozenset()
                 if needs is not None and g.key and b in self._keys:
                     learnt.setdefault(g.key, {})[self._keys[b]] = sorted(needs)
         for key, found in learnt.items():
-            self._job.store.keep_answers(f"{key}-needs", found)
+            self._context.cache.keep_answers(f"{key}-needs", found)
 
     def _dropped(self, library: Path, image: elf.SharedSymbols, settled: Settled, kept: tuple[int, ...]) -> list[int]:
         """Return the items of shared libraries that the linker dropped although blobs need them."""
@@ -166,13 +175,13 @@ class Reach:
             if provided is None:
                 provided = set(image.defined)
                 linked = [p for _, p in self._inputs.libraries]
-                for other in needed_libraries(library, linked, self._job.compiler, self._job.env):
+                for other in needed_libraries(library, linked, self._context.compiler, self._context.env):
                     provided |= self._offered(str(other)).defined.keys()
             if self._is_used(_own({s for s, b in offered.defined.items() if _is_asked_for(s, b)} - provided), settled):
                 found.append(index)
         return found
 
-    def _lacks(self, library: Path, image: elf.SharedSymbols, runtime: cudart.Runtime) -> bool:
+    def _lacks(self, library: Path, image: elf.SharedSymbols, runtime: cudart.CudaRuntime) -> bool:
         """Return whether no library that this one needs has the GPU runtime that its wrappers call.
         The build then links no runtime, for example because its HIP sources have no device code."""
         registering = {gpu.registering_as(abi.REGISTER_IMAGE) for gpu in GPU_RUNTIMES}
@@ -180,7 +189,7 @@ class Reach:
         if not wanted:
             return False
         linked = [p for _, p in self._inputs.libraries]
-        others = needed_libraries(library, linked, self._job.compiler, self._job.env)
+        others = needed_libraries(library, linked, self._context.compiler, self._context.env)
         return not any(wanted <= self._offered(str(other)).defined.keys() for other in others)
 
     def _offered(self, library: str) -> elf.SharedSymbols:
@@ -195,10 +204,10 @@ class Reach:
         lazy = {p.blob for p in settled.lazy}
         if any(self._needs[b] & offered for b in lazy if b in self._needs):
             return True
-        allowed = min(_SAMPLE, len(lazy) // _SHARE) if self._mentions.are_large() else _SAMPLE
+        allowed = min(_SAMPLE, len(lazy) // _SHARE) if self._references.are_large() else _SAMPLE
         if allowed == 0:
-            return self._mentions.hold(offered)
-        fresh = {b: g for b, g in self._mentions.candidates(offered).items() if b in lazy and b not in self._needs}
+            return self._references.hold(offered)
+        fresh = {b: g for b, g in self._references.candidates(offered).items() if b in lazy and b not in self._needs}
         if not fresh:
             return False
         for blob, group in list(fresh.items())[:allowed]:
@@ -220,8 +229,9 @@ def _is_asked_for(symbol: str, binding: str) -> bool:
 
 
 def _instances(p: Probed) -> set[str]:
-    """Return what a blob defines weakly because it instantiates a class explicitly, as far as names
-    tell. What lambdas and templates in its members lead to, whoever uses these has too."""
+    """Return what a blob defines weakly because it instantiates a class explicitly, judged by
+    names. Lambdas and templates in its members are left out, because their users instantiate them
+    too."""
     marker = "instantiation of a class: "
     if marker not in p.compiled:
         return set()

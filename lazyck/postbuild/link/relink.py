@@ -19,7 +19,7 @@ from lazyck.postbuild.link import outputs
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
-from lazyck.runtime.objects import OBJECTS, compile_objects
+from lazyck.runtime.builder import OBJECTS, compile_objects
 from lazyck.settings.environment import tools_dir
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
@@ -120,7 +120,6 @@ def repeat(result: proc.Result) -> None:
 
 
 def output_path(state: LinkState, directory: Path) -> Path:
-    """Return where the build wanted the library."""
     return Path(os.path.normpath(directory / state.output))
 
 
@@ -149,7 +148,7 @@ def is_copy(copy: Path, linked: Path) -> bool:
     """Return whether `copy` is one of the library `linked`, and not of an older link."""
     if not copy.is_file() or copy.stat().st_size != linked.stat().st_size:
         return False
-    # `copy2` keeps the time: a copy of an older link has an older time, whatever the clock says.
+    # `copy2` keeps the time, so a copy of an older link has an older time.
     return copy.stat().st_mtime_ns >= linked.stat().st_mtime_ns
 
 

@@ -33,7 +33,7 @@ _SEARCHED = re.compile(r'"?-L"?([^"\s]+)"?')
 
 
 @dataclass(frozen=True)
-class Runtime:
+class CudaRuntime:
     """Holds the functions of a static runtime, or a library's wrappers of a shared one's, and the
     name of the table by which its blobs reach them."""
 
@@ -43,7 +43,6 @@ class Runtime:
 
     @property
     def wrapped(self) -> tuple[str, ...]:
-        """Return the names of the functions that are wrapped."""
         return tuple(f.removeprefix(_WRAP) for f in self.functions if f.startswith(_WRAP))
 
 
@@ -61,7 +60,7 @@ def find_archive(gpu: GpuRuntime, link: LinkCommand, inputs: LinkInputs, env: Ma
     return next((path for path in named if os.path.isabs(path) and os.path.isfile(path)), "")
 
 
-def read(archive: str, library: str, machine: str) -> Runtime:
+def read(archive: str, library: str, machine: str) -> CudaRuntime:
     """Return the runtime in `archive`, for `library` (a soname or name). Raises `FormatError`."""
     prefixes = (gpu.prefix for gpu in GPU_RUNTIMES if gpu.static_archive == os.path.basename(archive))
     named = re.compile(rf"(?:__)?(?:{'|'.join(prefixes)})[A-Z]\w*")
@@ -69,17 +68,17 @@ def read(archive: str, library: str, machine: str) -> Runtime:
     return _named(tuple(sorted(found)), library, machine)
 
 
-def wrappers(functions: Iterable[str], library: str, machine: str) -> Runtime:
+def wrappers(functions: Iterable[str], library: str, machine: str) -> CudaRuntime:
     """Return the wrappers of `functions` of a shared runtime, in `library`."""
     return _named(tuple(_WRAP + f for f in sorted(functions)), library, machine)
 
 
-def _named(functions: tuple[str, ...], library: str, machine: str) -> Runtime:
+def _named(functions: tuple[str, ...], library: str, machine: str) -> CudaRuntime:
     tag = hashlib.sha256("\0".join((library, machine, *functions)).encode("utf-8", "surrogateescape")).hexdigest()
-    return Runtime(functions, f"lazyck_cudart_{tag[:16]}", machine)
+    return CudaRuntime(functions, f"lazyck_cudart_{tag[:16]}", machine)
 
 
-def render_table(runtime: Runtime) -> str:
+def render_table(runtime: CudaRuntime) -> str:
     """Return the table as assembler text, for the library."""
     return "\n".join(
         [
@@ -93,7 +92,7 @@ def render_table(runtime: Runtime) -> str:
     )
 
 
-def render_jumps(runtime: Runtime) -> str:
+def render_jumps(runtime: CudaRuntime) -> str:
     """Return the text of the functions that jump through the table. Raises `BuildError`."""
     code = MACHINES.get(runtime.machine)
     if code is None:
@@ -106,7 +105,7 @@ def render_jumps(runtime: Runtime) -> str:
     return "\n".join([*lines, " .cfi_endproc", ' .section .note.GNU-stack,"",@progbits', ""])
 
 
-def assemble(runtime: Runtime, directory: Path, compiler: Sequence[str]) -> Path:
+def assemble(runtime: CudaRuntime, directory: Path, compiler: Sequence[str]) -> Path:
     """Make in `directory` the object that blobs are linked with."""
     write_atomic(directory / "cudart.S", render_jumps(runtime).encode())
     made = directory / f"{runtime.table}.o"

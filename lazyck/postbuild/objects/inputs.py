@@ -12,7 +12,7 @@ from lazyck.abi import Role
 from lazyck.files import digest, encode
 from lazyck.postbuild.objects import elf
 from lazyck.toolchains.command import CompileCommand, LinkCommand
-from lazyck.toolchains.options import Item, OptionTable
+from lazyck.toolchains.options import CommandItem, OptionTable
 
 T = TypeVar("T")
 
@@ -27,10 +27,10 @@ class LinkInputs:
     `stays` are the files by which some blobs stay in the link: archives, joined objects, and
     objects among the words of options. `optional` are the blobs that the link takes only if
     something needs them. Each is a member of an archive by itself, and stands nowhere else. There
-    are none if the link takes what nobody here can read, such as a source that it compiles.
+    are none if the link takes inputs that lazyck cannot read, such as a source.
     """
 
-    items: tuple[Item, ...]  # options and inputs
+    items: tuple[CommandItem, ...]  # options and inputs
     shared: bool
     soname: str
     deferred: frozenset[int]  # the indices of those inputs that are deferred objects
@@ -78,8 +78,6 @@ _SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib",
 
 @dataclass(frozen=True)
 class _File:
-    """Describes a file that a link names."""
-
     index: int  # of the item that names it
     path: str
     kind: elf.Kind
@@ -145,7 +143,7 @@ _NAMED = (
 _NAMES = frozenset(_NAMED.split())
 
 
-def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
+def apart_from_names(items: Iterable[CommandItem]) -> Iterator[CommandItem]:
     """Yield `items`, in which words for the linker that cannot be inputs lose that role. Words that
     say how the linker takes the inputs behind them stand alone."""
     waiting = False
@@ -163,10 +161,12 @@ def apart_from_names(items: Iterable[Item]) -> Iterator[Item]:
             groups[-1][1].append(part)
         for what, parts in groups:
             value = ",".join(parts)
-            yield Item(tuple(item.with_value(value)), item.name, value, Role.FLAG if what == "name" else item.role)
+            yield CommandItem(
+                tuple(item.with_value(value)), item.name, value, Role.FLAG if what == "name" else item.role
+            )
 
 
-def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[str]:
+def files_of(item: CommandItem, link: LinkCommand, directories: Sequence[str]) -> list[str]:
     """Return the files that an item of a link command names, as absolute paths."""
     value = item.value or ""
     if item.role is Role.LIBRARY:
@@ -179,7 +179,7 @@ def files_of(item: Item, link: LinkCommand, directories: Sequence[str]) -> list[
     return [path for path in paths if os.path.isfile(path)]
 
 
-def library_directories(items: Sequence[Item], link: LinkCommand) -> list[str]:
+def library_directories(items: Sequence[CommandItem], link: LinkCommand) -> list[str]:
     """Return where `-l` looks: directories of -L, of LIBRARY_PATH, and the compiler's own."""
     given = [item.value for item in items if item.role is Role.LIBRARY_DIR and item.value]
     given += filter(None, dict(link.call.env).get("LIBRARY_PATH", "").split(":"))
@@ -201,7 +201,7 @@ def find_library(name: str, directories: Sequence[str]) -> str | None:
     return next((c for c in candidates if os.path.isfile(c)), None)
 
 
-def linker_words(items: Sequence[Item]) -> list[str]:
+def linker_words(items: Sequence[CommandItem]) -> list[str]:
     """Return the words that a driver hands to the linker as they are."""
     words: list[str] = []
     for item in items:
@@ -215,7 +215,7 @@ def linker_words(items: Sequence[Item]) -> list[str]:
 _ASKS = ("-u", "--undefined", "--require-defined", "-e", "--entry", "-init", "-fini")
 
 
-def wanted_by(items: Iterable[Item]) -> Iterator[str]:
+def wanted_by(items: Iterable[CommandItem]) -> Iterator[str]:
     """Yield the symbols that the options of a link command ask for, and always `main`."""
     yield "main"
     words = [w for i in items for w in ((i.value or "").split(",") if i.role is Role.LINKER else i.words)]
@@ -228,7 +228,7 @@ def wanted_by(items: Iterable[Item]) -> Iterator[str]:
             yield word[2:]
 
 
-def soname_of(items: Sequence[Item]) -> str:
+def soname_of(items: Sequence[CommandItem]) -> str:
     """Return the soname that a link command sets, or an empty string."""
     it = iter(linker_words(items))
     for word in it:

@@ -2,7 +2,7 @@
 
 What a file launches, or passes to a function of a GPU runtime, is the *address* of the kernel's
 host symbol. This address is the kernel's handle, and the kernel's own object has registered it. No
-stub may stand under that name, because nobody would have registered the stub's address.
+stub may stand under that name, because the stub's address is not registered.
 
 - clang (HIP): the handle of `K` is a variable `K`. A launch calls a function `__device_stub__K`.
 - nvcc: the handle of `K` is the function `K`, and a launch calls it too. `K` calls a function
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from lazyck.postbuild.cxx import demangle
 from lazyck.postbuild.cxx.mangled import identifiers
 from lazyck.postbuild.objects.elf import Symbol
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 
 _LAUNCHER = "__device_stub__"
 _OF_NVCC = re.compile(r"_ZL?(\d+)__device_stub_(?=_Z)")
@@ -60,4 +60,4 @@ def find(table: Iterable[Symbol]) -> Kernels:
 def launched(kernel: str, file: str, env: Mapping[str, str]) -> Reason:
     """Return why a blob is eager: `file` launches its `kernel`, or takes the address."""
     name = demangle.all_readable([kernel], env, ["--no-params"])[kernel]
-    return Reason(Kind.KERNEL_USED, f"{name}, in {file}")
+    return Reason(ReasonKind.KERNEL_USED, f"{name}, in {file}")

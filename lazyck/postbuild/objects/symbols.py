@@ -18,9 +18,7 @@ _OF_NVCC = re.compile(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.*)\.cudafe1\.\w+")
 
 
 @dataclass(frozen=True)
-class Names:
-    """Holds the global names of some object code."""
-
+class SymbolNames:
     defined: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()
     strong: frozenset[str] = frozenset()  # those of `defined` that are neither weak nor merged
@@ -28,58 +26,59 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Symbols:
+class LinkSymbols:
     """Holds the names of what a link takes."""
 
-    objects: Names  # of the real objects
-    members: Names  # of the members of archives, which are linked only where they are needed
+    objects: SymbolNames  # of the real objects
+    members: SymbolNames  # of the members of archives, which are linked only where they are needed
     unread: str = ""  # the path of an LTO object that cannot be read
-    files: Mapping[str, Names] = field(default_factory=dict)  # of each file
-    optional: tuple[Names, ...] = ()  # of each member of the archives from which the link takes only what it needs
+    files: Mapping[str, SymbolNames] = field(default_factory=dict)  # of each file
+    optional: tuple[
+        SymbolNames, ...
+    ] = ()  # of each member of the archives from which the link takes only what it needs
 
 
-def read_symbols(inputs: LinkInputs, reader: "Reader") -> Symbols:
+def read_symbols(inputs: LinkInputs, reader: "SymbolReader") -> LinkSymbols:
     """Read all objects and archives of a link. Raises `LazyckError` for damaged ones.
 
     Members of archives count for what they leave undefined, but not for what they define: an object
     always wins over an archive's member. A member that is not pulled in costs no more than a
-    needless stub. Archives that blobs link themselves are left out, because nobody needs the main
-    library for them. The definitions of a compiler's start files are left out where a link names
-    them (libtool's do), because each library has its own `__dso_handle`.
+    needless stub. Archives that blobs link themselves are left out, because they do not need the
+    main library. The definitions of a compiler's start files are left out where a link names them
+    (libtool's do), because each library has its own `__dso_handle`.
     """
     own = {name for t in {b.call.toolchain for b in inputs.blobs} for name in by_name(t).own_archives}
     objects = {path: reader.object(path) for path in inputs.objects}
     members = {path: reader.archive(path) for path in inputs.archives if os.path.basename(path) not in own}
     for path in objects:
         if _START_FILE.fullmatch(os.path.basename(path)) and (found := objects[path]):
-            objects[path] = Names(undefined=found.undefined)
+            objects[path] = SymbolNames(undefined=found.undefined)
     files = {**objects, **{path: None if names is None else together(names) for path, names in members.items()}}
     unread = [path for path, names in files.items() if names is None]
     known = {path: names for path, names in files.items() if names is not None}
     optional = tuple(n for path, names in members.items() if path not in inputs.whole for n in names or ())
     every = together(known[path] for path in members if path in known)
-    return Symbols(together(objects.values()), every, unread[0] if unread else "", known, optional)
+    return LinkSymbols(together(objects.values()), every, unread[0] if unread else "", known, optional)
 
 
-def together(parts: Iterable[Names | None]) -> Names:
-    """Return all names of `parts`."""
+def together(parts: Iterable[SymbolNames | None]) -> SymbolNames:
     known = [p for p in parts if p is not None]
-    return Names(*(frozenset().union(*(getattr(p, f.name) for p in known)) for f in fields(Names)))
+    return SymbolNames(*(frozenset().union(*(getattr(p, f.name) for p in known)) for f in fields(SymbolNames)))
 
 
-class Reader:
+class SymbolReader:
     """Reads objects. LTO objects are read by the `nm` that knows them: GNU's with the link driver's
     plugin, or LLVM's."""
 
     def __init__(self, driver: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
         self._driver, self._cwd, self._env = driver, cwd, env
 
-    def object(self, path: str) -> Names | None:
+    def object(self, path: str) -> SymbolNames | None:
         """Return the names of an object, or None for an LTO object that no tool can read."""
         found = elf.read_object(path)
         return self._read_lto(path, [found]) if found.is_lto else _names(found)
 
-    def archive(self, path: str) -> list[Names] | None:
+    def archive(self, path: str) -> list[SymbolNames] | None:
         """Return the names of each of an archive's members, without deferred ones. If some are LTO
         objects, return the names of all together, or None if they cannot be read."""
         found = [member for _, member in elf.read_archive(path) if not member.is_deferred]
@@ -88,7 +87,7 @@ class Reader:
             return None if read is None else [read]
         return [_names(m) for m in found]
 
-    def _read_lto(self, path: str, found: Sequence[elf.ObjectSymbols]) -> Names | None:
+    def _read_lto(self, path: str, found: Sequence[elf.ObjectSymbols]) -> SymbolNames | None:
         tool = self._nm if all(m.defined for m in found) else self._llvm_nm
         try:
             shown = proc.run([*tool, "-P", path], env=self._env)
@@ -112,11 +111,11 @@ class Reader:
         return shown.stdout.strip() if shown.status == 0 else ""
 
 
-def _names(found: elf.ObjectSymbols) -> Names:
+def _names(found: elf.ObjectSymbols) -> SymbolNames:
     strong = frozenset(name for name, binding in found.defined.items() if binding == "GLOBAL")
     shared = found.data & found.hidden
     state = frozenset(n for n in shared if found.defined[n] in ("WEAK", "UNIQUE") and not is_artificial(n))
-    return Names(frozenset(found.defined), found.undefined, strong, state)
+    return SymbolNames(frozenset(found.defined), found.undefined, strong, state)
 
 
 def source_name(path: str) -> str:
@@ -129,11 +128,11 @@ def source_name(path: str) -> str:
     return os.path.basename(path)
 
 
-def parse_nm(text: str) -> Names:
+def parse_nm(text: str) -> SymbolNames:
     """Return the global names in the output of `nm -P`."""
     rows: Sequence[list[str]] = [line.split() for line in text.splitlines() if not line.endswith(":")]
     kinds = [(row[0], row[1]) for row in rows if len(row) > 1 and len(row[1]) == 1]
     undefined = frozenset(name for name, kind in kinds if kind in "Uwv")
     defined = frozenset(name for name, kind in kinds if kind not in "Uwv" and (kind.isupper() or kind == "u"))
     strong = frozenset(name for name, kind in kinds if name in defined and kind not in "WVu")
-    return Names(defined, undefined, strong)
+    return SymbolNames(defined, undefined, strong)

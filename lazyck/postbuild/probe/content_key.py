@@ -1,4 +1,4 @@
-"""Computes keys of blobs by content: two blobs with one key compile alike, whatever their links.
+"""Computes keys of blobs by content: two blobs with one key compile to equal objects.
 
 A key covers the compiler, the flags, the source, its own preprocessed text, and the path and
 content of every header that it can reach. A new header that is found earlier on the include path
@@ -13,13 +13,13 @@ from pathlib import Path
 from lazyck.abi import Role
 from lazyck.errors import LazyckError
 from lazyck.files import digest, encode
-from lazyck.postbuild.bundle import SYSTEM_DIRS, Contents, inside
+from lazyck.postbuild.bundle import SYSTEM_DIRS, FileDigests, inside
 from lazyck.postbuild.cxx.includes import HeaderReach
-from lazyck.postbuild.store import code_version
+from lazyck.postbuild.probe_cache import code_version
 from lazyck.toolchains import Toolchain
 from lazyck.toolchains.base import compiler_identity
 from lazyck.toolchains.command import CompileCommand
-from lazyck.toolchains.options import Item
+from lazyck.toolchains.options import CommandItem
 
 
 def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], env: Mapping[str, str]) -> str:
@@ -38,17 +38,19 @@ def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], 
         return ""
     stamps = [f"{p.st_size} {p.st_mtime_ns}" for p in programs]
     return digest(
-        *map(encode, (code_version(), toolchain.name, identity, *stamps, *parts, files_key(named, Contents())))
+        *map(encode, (code_version(), toolchain.name, identity, *stamps, *parts, files_key(named, FileDigests())))
     )
 
 
-def blob_keys(shared: str, options: Iterable[Item], files: Collection[str], texts: Mapping[str, str]) -> dict[str, str]:
+def blob_keys(
+    shared: str, options: Iterable[CommandItem], files: Collection[str], texts: Mapping[str, str]
+) -> dict[str, str]:
     """Map each source to its key, for blobs whose group has the key `shared`. Blobs with `.incbin`
     have no key, since it makes the assembler read another file. `files` are all that the blobs
     read, `texts` is their own preprocessed text."""
     forced = [n for i in options if i.role is Role.INCLUDE_FILE for n in (i.value or "").split(",")]
     reach = HeaderReach(frozenset(files), texts, _is_of_the_system)
-    contents = Contents()
+    contents = FileDigests()
     known: dict[frozenset[str], str] = {}
     keys = {}
     for source, text in texts.items():
@@ -63,8 +65,7 @@ def blob_keys(shared: str, options: Iterable[Item], files: Collection[str], text
     return keys
 
 
-def files_key(files: Iterable[str], contents: Contents) -> str:
-    """Return a digest over paths and contents of `files`."""
+def files_key(files: Iterable[str], contents: FileDigests) -> str:
     return digest(*(part for f in sorted(files) for part in (encode(f), contents.of_file(f).encode())))
 
 

@@ -24,8 +24,8 @@ _ERROR = re.compile(r"\berror\b[^:\n]{0,12}:", re.IGNORECASE)
 @dataclass(frozen=True)
 class Group:
     """Holds blobs that one compile can probe. `sources` maps each source to the commands that
-    compile it. `key` is their key in the store (see `content_key`). The options `all_errors` keep
-    their compiler from stopping after some number of errors."""
+    compile it. `key` is their key in the probe cache (see `content_key`). The options
+    `all_errors` keep their compiler from stopping after some number of errors."""
 
     toolchain: Toolchain
     base: tuple[str, ...]
@@ -45,7 +45,6 @@ class Group:
         return self.run((*argv, *extra))
 
     def of(self, source: Path | str, output: Path) -> SourceCompile:
-        """Return the compile of a source of this group."""
         return SourceCompile(self.base, str(source), str(output), self.archs, self.cwd, self.env)
 
     def run(self, argv: Sequence[str]) -> proc.Result:
@@ -58,7 +57,6 @@ class Group:
 
     @property
     def is_c(self) -> bool:
-        """Return whether the sources are C rather than C++."""
         return self.suffix == ".c" or ("-x", "c") in pairwise(self.base)
 
     def preprocess(self, source: Path, output: Path, text: str = "") -> proc.Result:
@@ -129,7 +127,7 @@ class Answer:
     by_itself: bool = False  # whether the project's own command made the judged object, as good as an eager one
 
     def as_json(self) -> dict[str, Any]:
-        """Return the answer as JSON for the store, without fields that have their default value."""
+        """Return the answer as JSON for the cache, without fields that have their default value."""
         said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         if self.eager:
             said["eager"] = self.eager.as_line()

@@ -20,7 +20,7 @@ from lazyck.postbuild.probe.group import Answer, Group
 from lazyck.postbuild.probe.one_group import Answers, Doubt
 from lazyck.postbuild.probe.preprocess import read_source
 from lazyck.postbuild.probe.real_object import HARMLESS, START_UP, defines
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 
 Entry = Literal["function", "variable", "alias", "ifunc"]
 
@@ -225,7 +225,7 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
             found = functions(module)
             reason = eager_reason(module)
             if not reason and found.unreachable and not found.symbols:
-                reason = Reason(Kind.IR_UNREACHABLE, ", ".join(found.unreachable[:3]))
+                reason = Reason(ReasonKind.IR_UNREACHABLE, ", ".join(found.unreachable[:3]))
             answers.found[source] = Answer(eager=reason) if reason else found
         except Unreadable as e:
             answers.doubts[source] = Doubt(f"its LLVM IR cannot be read: {e}")
@@ -296,7 +296,7 @@ def _only_wanted(module: Module) -> list[str]:
 def eager_reason(module: Module) -> Reason | None:
     """Return why the module must be eager, or None. Some rules are those of C++ blobs."""
     if len(_only_wanted(module)) < len(module.assembler):
-        return Reason(Kind.IR_ASSEMBLER)
+        return Reason(ReasonKind.IR_ASSEMBLER)
     data = [
         e.symbol
         for name, e in module.entities.items()
@@ -308,13 +308,13 @@ def eager_reason(module: Module) -> Reason | None:
     if data:
         return defines(data)
     if called := _initializer_calls(module):
-        return Reason(Kind.INITIALIZER, ", ".join(called[:3]))
+        return Reason(ReasonKind.INITIALIZER, ", ".join(called[:3]))
     for e in module.entities.values():
         if (e.is_dso_local or e.is_hidden) and not e.is_defined and not HARMLESS.match(e.symbol):
             how = "dso_local" if e.is_dso_local else "hidden"
-            return Reason(Kind.IR_SAME_FILE, f"{e.symbol}, {how}")
+            return Reason(ReasonKind.IR_SAME_FILE, f"{e.symbol}, {how}")
         if e.is_local_exec:
-            return Reason(Kind.IR_LOCAL_EXEC, e.symbol)
+            return Reason(ReasonKind.IR_LOCAL_EXEC, e.symbol)
     return None
 
 

@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from lazyck.postbuild.cxx.declaration_kinds import Declaration, DeclarationKind, Unsupported
 from lazyck.postbuild.cxx.declarations import parse
 from lazyck.postbuild.cxx.lexer import flat, without_attributes
 from lazyck.postbuild.cxx.uses import Instances, instances
-from lazyck.postbuild.cxx.variables import Declaration, Kind, Unsupported
 from lazyck.postbuild.probe import content_key, preprocess
 from lazyck.postbuild.probe.group import Answer, Group, first_error, from_json
 from lazyck.postbuild.probe.real_object import defines
@@ -54,7 +54,7 @@ class Answers:
         return {s for s, answer in self.found.items() if answer.compiled or not answer.eager} | self.doubts.keys()
 
     def learnt(self) -> dict[str, Any]:
-        """Return what is new for the store: no failed compiles, which may have lacked memory."""
+        """Return what is new for the cache: no failed compiles, which may have lacked memory."""
         failed = {s for s in self.doubts if self.found[s].eager and not self.found[s].compiled}
         fresh = self.found.keys() - self.recalled - failed
         return {self.keys[s]: a.as_json() for s, a in self.found.items() if s in self.keys and s in fresh}
@@ -67,12 +67,10 @@ def probe_group(group: Group, work: Path, learnt: Mapping[str, Any]) -> Answers:
 
 
 class _Prober:
-    """Finds the answers for a group in one go."""
-
     def __init__(self, group: Group, work: Path, learnt: Mapping[str, Any]) -> None:
         self._group, self._work, self._learnt = group, work, learnt
         self.answers = Answers(group, work)
-        self._directives: dict[str, tuple[str, ...]] = {}  # equal for blobs that read headers alike
+        self._directives: dict[str, tuple[str, ...]] = {}  # equal for blobs that read equal headers
         self._macros: dict[str, set[str]] = {}
         for source in group.sources:
             text = preprocess.read_source(source)
@@ -232,8 +230,8 @@ class _Prober:
             return []
         inline = declared.inline_in(declarations) if is_c else ""
         constants = [n for d in declarations if d.is_constant for n in d.names]
-        data = [n for d in declarations if d.kind is Kind.DATA for n in d.names]
-        suspects = tuple(n for d in declarations if d.kind is Kind.SUSPECT for n in d.names)
+        data = [n for d in declarations if d.kind is DeclarationKind.DATA for n in d.names]
+        suspects = tuple(n for d in declarations if d.kind is DeclarationKind.SUSPECT for n in d.names)
         if data:
             answers.found[source] = Answer(eager=defines(data))
         elif suspects:
@@ -245,7 +243,7 @@ class _Prober:
             answers.doubts[source] = Doubt(f"may define {shown}, which is declared extern")
         elif not declarations:
             answers.found[source] = Answer()  # all of it is switched off
-        elif not any(d.kind is Kind.HEAD for d in declarations):
+        elif not any(d.kind is DeclarationKind.HEAD for d in declarations):
             answers.doubts[source] = Doubt("shows no function of its own", own_initializers=False)
         else:
             return declarations
@@ -255,7 +253,7 @@ class _Prober:
 def _defines_something(header: str) -> bool:
     """Return whether a header, which one blob alone reads, defines what would be the blob's own."""
     try:
-        return any(d.kind in (Kind.HEAD, Kind.DATA) for d in parse(header))
+        return any(d.kind in (DeclarationKind.HEAD, DeclarationKind.DATA) for d in parse(header))
     except Unsupported as e:
         return "instantiation" in str(e)
 
@@ -285,7 +283,9 @@ class _Declared:
     def inline_in(self, declarations: Iterable[Declaration]) -> str:
         """Return a function of a C source that is inline, here or in a header: another declaration
         of it may make it a function for other files. Return an empty string if there is none."""
-        repeated = [d for d in declarations if d.kind in (Kind.REPEATABLE, Kind.SUPPORT) and "(" in d.text]
+        repeated = [
+            d for d in declarations if d.kind in (DeclarationKind.REPEATABLE, DeclarationKind.SUPPORT) and "(" in d.text
+        ]
         own = (d for d in repeated if _INLINE.search(d.text) and not _STATIC.search(d.text))
         names = {n for d in repeated for n in d.names if not _STATIC.search(d.text)}
         return next((n for d in own for n in d.names), "") or (min(names & self._inline, default="") if names else "")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lazyck.postbuild.cxx.lexer import IDENTIFIER, without_comments
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)')
 _MACRO = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
@@ -159,7 +159,7 @@ def _enter(
     if path.startswith("<"):
         return _FOREIGN
     full = os.path.join(cwd, path)
-    # A system header without guard, such as <assert.h>, is meant to be read again and again.
+    # A system header without guard, such as <assert.h>, takes effect each time it is read.
     is_code = os.path.splitext(full)[1] in _CODE_SUFFIXES
     if parent == _OWN and (is_code or (_SYSTEM not in flags and not is_guarded(full))):
         if is_guarded(full):
@@ -218,7 +218,6 @@ def skeleton(path: str, owned: Mapping[tuple[str, int], str], depth: int = 0) ->
 
 
 def mentioned(names: set[str], files: Iterable[str]) -> set[str]:
-    """Return those of `names` that occur in any of the files."""
     found: set[str] = set()
     for path in files:
         if names - found:
@@ -252,15 +251,15 @@ def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
     """Return why a blob with this preprocessed text of its own must be compiled eagerly, or None.
     `takes_late_managed` is explained in `gpu_runtimes.py`."""
     if not takes_late_managed and declares_managed(text):
-        return Reason(Kind.MANAGED)
+        return Reason(ReasonKind.MANAGED)
     if "section" in text and (m := _SECTION.search(text)):
-        return Reason(Kind.SECTION, f"{m[1]}, by way of __start_{m[1]}")
+        return Reason(ReasonKind.SECTION, f"{m[1]}, by way of __start_{m[1]}")
     if m := _BOUNDS.search(text):
-        return Reason(Kind.SECTION_BOUNDS, m[0])
+        return Reason(ReasonKind.SECTION_BOUNDS, m[0])
     if "dl" in text and _NEXT.search(text):
-        return Reason(Kind.RTLD_NEXT)
+        return Reason(ReasonKind.RTLD_NEXT)
     if "dladdr" in text and _DLADDR.search(text):
-        return Reason(Kind.DLADDR)
+        return Reason(ReasonKind.DLADDR)
     return None
 
 

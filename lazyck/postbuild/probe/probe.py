@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lazyck import toolchains
-from lazyck.postbuild.bundle import Contents
+from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.cxx import demangle
 from lazyck.postbuild.cxx.uses import instances
 from lazyck.postbuild.objects.elf import open_image
@@ -25,8 +25,8 @@ from lazyck.postbuild.probe.group import Answer, Group, Probed, compile_one, fir
 from lazyck.postbuild.probe.ir import probe_ir
 from lazyck.postbuild.probe.one_group import Answers, probe_group
 from lazyck.postbuild.probe.real_object import judge
-from lazyck.postbuild.reasons import Kind, Reason
-from lazyck.postbuild.store import Store
+from lazyck.postbuild.probe_cache import ProbeCache
+from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.settings.environment import environment
 from lazyck.toolchains import Toolchain
 from lazyck.toolchains.command import CompileCommand
@@ -56,24 +56,24 @@ _ALLOWED = 8
 _ALLOWED_SHARE = 8
 
 
-def probe(blobs: Sequence[CompileCommand], work: Path, store: Store, *, jobs: int) -> ProbeResult:
+def probe(blobs: Sequence[CompileCommand], work: Path, cache: ProbeCache, *, jobs: int) -> ProbeResult:
     """Probe `blobs`, with at most `jobs` compilers at a time. Every blob is in the answer once, in
-    the order given. Writes below `work`, which the caller removes, and into `store`, which has what
+    the order given. Writes below `work`, which the caller removes, and into `cache`, which has what
     earlier links found out. Raises `LazyckError` if a compiler cannot be started."""
     blobs = list(dict.fromkeys(blobs))
     groups = groups_of(blobs)
-    with store.turns(g.key for g in groups if g.key):
-        return _probe_all(blobs, groups, work, store, jobs)
+    with cache.turns(g.key for g in groups if g.key):
+        return _probe_all(blobs, groups, work, cache, jobs)
 
 
 def _probe_all(
-    blobs: Sequence[CompileCommand], groups: Sequence[Group], work: Path, store: Store, jobs: int
+    blobs: Sequence[CompileCommand], groups: Sequence[Group], work: Path, cache: ProbeCache, jobs: int
 ) -> ProbeResult:
     def one(i: int) -> Answers:
         group, at = groups[i], work / f"group{i}"
         if group.toolchain.written_in == "llvm-ir":
             return probe_ir(group, at, max(1, jobs // len(groups)))
-        return probe_group(group, at, store.answers(group.key) if group.key else {})
+        return probe_group(group, at, cache.answers(group.key) if group.key else {})
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         found = list(pool.map(one, range(len(groups))))
@@ -95,19 +95,19 @@ def _probe_all(
         for source, answer in answers.found.items():
             for blob in group.sources[source]:
                 if answer.eager or source in unlisted:
-                    reasons[blob] = answer.eager or Reason(Kind.UNLISTED, unlisted[source])
+                    reasons[blob] = answer.eager or Reason(ReasonKind.UNLISTED, unlisted[source])
                 else:
                     probed[blob] = Probed(**vars(answer), blob=blob, headers=files)
         keys |= _content_keys(answers, files)
         if group.key:
-            store.keep_answers(group.key, answers.learnt())
+            cache.keep_answers(group.key, answers.learnt())
     spent = [b for b in blobs if b in probed and probed[b].by_itself]
     for blob in spent[max(_ALLOWED, len(blobs) // _ALLOWED_SHARE) :]:
-        reasons[blob] = Reason(Kind.IN_DOUBT, probed.pop(blob).compiled)
+        reasons[blob] = Reason(ReasonKind.IN_DOUBT, probed.pop(blob).compiled)
     linked = objects.keys() & reasons.keys()
     eager_seconds = settling * len(linked) / max(1, len(compiles))
     for blob in linked:
-        store.keep_object(object_key(blob, keys.setdefault(blob, uuid.uuid4().hex)), objects[blob])
+        cache.keep_object(object_key(blob, keys.setdefault(blob, uuid.uuid4().hex)), objects[blob])
     for answers in found:
         for file in set(answers.work.iterdir()) - set(answers.texts):
             file.unlink()
@@ -213,7 +213,7 @@ def _settle(answers: Answers, output: Path, source: str) -> Answer:
         else group.compile(source, output, is_settling=True)
     )
     if result.status != 0:
-        return Answer(eager=Reason(Kind.NOT_COMPILED, first_error(result.stdout + result.stderr)))
+        return Answer(eager=Reason(ReasonKind.NOT_COMPILED, first_error(result.stdout + result.stderr)))
     judged = judge(open_image(output), source, doubt.suspects, own_initializers=doubt.own_initializers, own=own)
     if not by_itself:
         output.unlink()
@@ -226,7 +226,7 @@ def _content_keys(answers: Answers, files: frozenset[str]) -> dict[CompileComman
     if group.toolchain.name == toolchains.HOST.name:
         return {blob: key for s, key in answers.keys.items() for blob in group.sources[s]}
     chosen = [s for s in answers.readers() if s in answers.keys]  # `files` has what the device passes of these read
-    seen = content_key.files_key(files, Contents()) if chosen else ""
+    seen = content_key.files_key(files, FileDigests()) if chosen else ""
     return {blob: answers.keys[s] + seen for s in chosen for blob in group.sources[s]}
 
 

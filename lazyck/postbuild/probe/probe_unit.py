@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lazyck.machines import MACHINES
+from lazyck.postbuild.cxx.declaration_kinds import DEFAULT, Declaration, DeclarationKind, is_anonymous
 from lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
-from lazyck.postbuild.cxx.variables import DEFAULT, Declaration, Kind, is_anonymous
 from lazyck.postbuild.objects import kernels, vtables
 from lazyck.postbuild.objects.elf import ElfImage
 from lazyck.postbuild.probe.group import Answer
@@ -33,7 +33,7 @@ _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
 
 
 @dataclass
-class Unit:
+class ProbeUnit:
     """Holds the unit."""
 
     text: str = ""  # what to compile
@@ -48,13 +48,13 @@ def _kept(declarations: Sequence[Declaration]) -> list[Declaration]:
     """Return the heads, all that they need, and what may matter to all, in order."""
     by_name: dict[str, list[int]] = {}
     for i, d in enumerate(declarations):
-        if d.kind is not Kind.HEAD:
+        if d.kind is not DeclarationKind.HEAD:
             nested = _NESTED.match(d.text)  # destructors and constructors of the class around it may need it
             for name in (*d.names, *(nested.groups() if nested else ())):
                 by_name.setdefault(name, []).append(i)
-    heads = [i for i, d in enumerate(declarations) if d.kind is Kind.HEAD]
+    heads = [i for i, d in enumerate(declarations) if d.kind is DeclarationKind.HEAD]
     needed = set(_closure(declarations, by_name, heads))
-    return [d for i, d in enumerate(declarations) if i in needed or d.kind is Kind.DIRECTIVE]
+    return [d for i, d in enumerate(declarations) if i in needed or d.kind is DeclarationKind.DIRECTIVE]
 
 
 def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int]], start: Iterable[int]) -> list[int]:
@@ -71,25 +71,27 @@ def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int
 
 def render(
     blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str], by_reference: Collection[int] = ()
-) -> Unit:
+) -> ProbeUnit:
     """Return the unit for `blobs` (index to declarations) of one group. `preludes` read their
     headers. Blobs in `by_reference` have instantiations that their headers declare (`extern
     template`). These cannot be specialized then, so a pointer to each takes its definition's place.
     """
-    unit = Unit()
+    unit = ProbeUnit()
     kept = {b: _kept(ds) for b, ds in blobs.items()}
     renames = _renames(kept)
     renamers = {b: _Renamer(renames.get(b, set()), b, ds) for b, ds in kept.items()}
     texts = {b: [(d.context, renamers[b](d.text)) for d in ds] for b, ds in kept.items()}
-    heads = Counter(t for b, ds in kept.items() for d, t in zip(ds, texts[b], strict=True) if d.kind is Kind.HEAD)
+    heads = Counter(
+        t for b, ds in kept.items() for d, t in zip(ds, texts[b], strict=True) if d.kind is DeclarationKind.HEAD
+    )
     lines = [line for i, text in enumerate(preludes) for line in (f'# 1 "lazyck-prelude-{i}"', text)]
     numbers: dict[tuple[tuple[str, ...], str], int] = {}
     for b, declarations in kept.items():
         unit.renamed[b] = renamers[b].names
-        unit.heads[b] = sum(d.kind is Kind.HEAD for d in declarations)
+        unit.heads[b] = sum(d.kind is DeclarationKind.HEAD for d in declarations)
         lines.append(f'# 1 "lazyck-blob-{b}"')
         for d, (context, text) in zip(declarations, texts[b], strict=True):
-            is_head = d.kind is Kind.HEAD
+            is_head = d.kind is DeclarationKind.HEAD
             if is_head and d.reference and b in by_reference:
                 pointer = f'__attribute__((used, section("{_POINTERS}{b}"))) lz_pointer_{len(lines)}'
                 lines.append(_within(context, "static " + renamers[b](d.reference).replace("%s", pointer, 1)))
@@ -127,11 +129,11 @@ def _renames(kept: Mapping[int, Sequence[Declaration]]) -> dict[int, set[str]]:
     for b, declarations in kept.items():
         by_name: dict[str, list[int]] = {}
         for i, d in enumerate(declarations):
-            if d.kind is not Kind.HEAD:
+            if d.kind is not DeclarationKind.HEAD:
                 for name in d.names:
                     by_name.setdefault(name, []).append(i)
         for i, d in enumerate(declarations):
-            if d.kind is Kind.SUPPORT:
+            if d.kind is DeclarationKind.SUPPORT:
                 if is_anonymous(d.context):
                     apart.update(d.names)
                 closure = _closure(declarations, by_name, [i])
@@ -175,7 +177,6 @@ def _within(context: tuple[str, ...], text: str) -> str:
 
 
 def instantiates_a_kernel(d: Declaration) -> bool:
-    """Return whether `d` is the explicit instantiation of a kernel."""
     return bool(d.reference and _GLOBAL.search(d.text))
 
 
@@ -189,7 +190,7 @@ def _definition(head: str, initializers: str, section: str) -> str:
     return " ".join([*prefixes, placed, initializers, body])
 
 
-def blame(unit: Unit, output: str) -> tuple[set[int], bool]:
+def blame(unit: ProbeUnit, output: str) -> tuple[set[int], bool]:
     """Return the blobs at which a compiler's errors point, by the place of each and how that was
     included, and whether they point at a prelude. Without errors, everything mentioned counts."""
     at_error: set[tuple[str, int]] = set()
@@ -210,7 +211,7 @@ def blame(unit: Unit, output: str) -> tuple[set[int], bool]:
     return blobs, any(kind == "prelude" for kind, _ in found)
 
 
-def read_back(image: ElfImage, unit: Unit, how: TextCompile | None = None) -> dict[int, Answer | str]:
+def read_back(image: ElfImage, unit: ProbeUnit, how: TextCompile | None = None) -> dict[int, Answer | str]:
     """Return, per blob, what its section defines, or why that cannot be said, for example if it is
     less than the unit asked for. `how` is given if the object was made in that way, rather than by
     the toolchain's own driver."""

@@ -13,7 +13,7 @@ from lazyck.postbuild.objects.elf import ElfImage, Symbol, asked_for
 from lazyck.postbuild.objects.vtables import is_of_class
 from lazyck.postbuild.probe.group import Answer
 from lazyck.postbuild.probe.preprocess import place_of
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 
 # This is data that toolchains add to every object with kernels.
@@ -40,9 +40,9 @@ def defines(data: Sequence[str]) -> Reason:
     other files may use these."""
     variables = [name for name in data if not is_of_class(name)]
     if variables:
-        return Reason(Kind.DATA, ", ".join(variables[:3]))
+        return Reason(ReasonKind.DATA, ", ".join(variables[:3]))
     of_classes = list(dict.fromkeys(map(vtables.class_of, data)))
-    return Reason(Kind.VTABLE, ", ".join(of_classes[:3]))
+    return Reason(ReasonKind.VTABLE, ", ".join(of_classes[:3]))
 
 
 def judge(
@@ -65,18 +65,18 @@ def judge(
     weak |= {handle for handle in handles if template_of(handle) and not own.holds(handle)}
     for s in table:
         if s.name in _REFUSED:
-            return Answer(eager=Reason(Kind.MANAGED))
+            return Answer(eager=Reason(ReasonKind.MANAGED))
         if s.binding == "LOCAL" or s.section == _UNDEFINED or not s.name:
             continue
         if s.name in handles or s.name in known.by_nvcc:
             continue
         if "@" in s.name:
-            return Answer(eager=Reason(Kind.VERSIONED, s.name))
+            return Answer(eager=Reason(ReasonKind.VERSIONED, s.name))
         if s.type == "NOTYPE" and s.section < _RESERVED and image.sections[s.section].name.startswith(".text"):
-            return Answer(eager=Reason(Kind.UNTYPED, s.name))
+            return Answer(eager=Reason(ReasonKind.UNTYPED, s.name))
         if s.type in ("FUNC", "IFUNC"):
             if s.has_vectors and not MACHINES[image.machine].keeps_vectors:
-                return Answer(eager=Reason(Kind.VECTORS, s.name))
+                return Answer(eager=Reason(ReasonKind.VECTORS, s.name))
             if _UNNAMED.search(s.name):
                 continue
             (unreachable if s.hidden else symbols).append(s.name)
@@ -98,7 +98,7 @@ def judge(
         called, variables = _initializer_calls(image, table)
         if called:
             shown = demangle.readable_lines((suspects or variables or called)[:3])
-            return Answer(eager=Reason(Kind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
+            return Answer(eager=Reason(ReasonKind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
     return Answer(
         tuple(symbols),
         tuple(unreachable),

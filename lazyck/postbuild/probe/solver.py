@@ -1,4 +1,4 @@
-"""Compiles the probe units of a cluster of blobs, and sets the blobs at fault apart."""
+"""Compiles the probe units of a cluster of blobs, and isolates blobs whose code fails."""
 
 import os
 import re
@@ -7,22 +7,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from lazyck.postbuild.cxx.declaration_kinds import Declaration
 from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.cxx.lexer import without_bodies
-from lazyck.postbuild.cxx.variables import Declaration
 from lazyck.postbuild.objects.elf import open_image
 from lazyck.postbuild.probe import preprocess, probe_unit
 from lazyck.postbuild.probe.group import Answer, Group, first_error
 
 _COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
-_FEW = 8  # a unit that fails a second time falls apart if more than one in this many blobs is at fault
+_FEW = 8  # a unit that fails twice is split if more than one in this many blobs fails
 _AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILINE)
 
 
 @dataclass
-class _Job:
-    """Describes blobs to compile in one unit."""
-
+class _Attempt:
     blobs: dict[int, list[Declaration]]
     retries: int = 1  # how often the unit may still fail because of many of them
     by_text: bool = True  # made from preprocessed headers: those of the whole cluster, or, if `apart`, these blobs'
@@ -30,7 +28,7 @@ class _Job:
 
 
 class Solver:
-    """Compiles a cluster's probe unit, and sets blobs at fault apart. Blobs are indices of
+    """Compiles a cluster's probe unit, and isolates blobs that fail. Blobs are indices of
     `sources`, of which `read` is a preprocessed batch. `forget` are the macros to take back after
     each. `preludes` is, per blob, the text that reads its headers. `shared` are all headers."""
 
@@ -53,24 +51,24 @@ class Solver:
 
     def solve(self, blobs: dict[int, list[Declaration]]) -> None:
         """Fill `found` and `failed` for `blobs`."""
-        queue = [_Job(blobs)]
+        queue = [_Attempt(blobs)]
         while queue:
-            job = queue.pop()
-            if job.blobs and self._left == 0:
-                self.failed |= dict.fromkeys(job.blobs, "the probe does not compile")
-            elif job.blobs:
+            attempt = queue.pop()
+            if attempt.blobs and self._left == 0:
+                self.failed |= dict.fromkeys(attempt.blobs, "the probe does not compile")
+            elif attempt.blobs:
                 self._left -= 1
-                queue += self._attempt(job)
+                queue += self._attempt(attempt)
 
-    def _attempt(self, job: _Job) -> list[_Job]:
+    def _attempt(self, attempt: _Attempt) -> list[_Attempt]:
         """Compile one unit, and return what to try next."""
-        blobs = job.blobs
+        blobs = attempt.blobs
         source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
         preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
-        how = self._group.text_compile(source, output) if job.by_text else None
-        text = self._headers(blobs, apart=job.apart) if how else None
-        if job.by_text and text is None:
-            job, how = replace(job, by_text=False), None
+        how = self._group.text_compile(source, output) if attempt.by_text else None
+        text = self._headers(blobs, apart=attempt.apart) if how else None
+        if attempt.by_text and text is None:
+            attempt, how = replace(attempt, by_text=False), None
         unit = probe_unit.render(blobs, preludes if text is None else [text], self._by_reference)
         group = self._group
         readable = group.toolchain.readable(unit.text) if how else unit.text
@@ -92,10 +90,10 @@ class Solver:
             # the blobs.
             families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
             if len(families) > 1:
-                return [_Job(family, apart=True) for family in families]
+                return [_Attempt(family, apart=True) for family in families]
         bad = blamed & blobs.keys()
-        if job.by_text and (not bad or any(not f.startswith("lazyck-") for f in _AT_ERROR.findall(said))):
-            return [replace(job, by_text=not job.apart, apart=True)]
+        if attempt.by_text and (not bad or any(not f.startswith("lazyck-") for f in _AT_ERROR.findall(said))):
+            return [replace(attempt, by_text=not attempt.apart, apart=True)]
         instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
         if instances:
             by_reference = {b for b, ds in blobs.items() if any(d.reference for d in ds)}
@@ -104,21 +102,21 @@ class Solver:
             of_kernels = {b for b in by_reference if any(map(probe_unit.instantiates_a_kernel, blobs[b]))}
             self.failed |= dict.fromkeys(of_kernels, "instantiates a kernel that its headers declare")
             self._by_reference |= by_reference
-            return [replace(job, blobs={b: d for b, d in blobs.items() if b not in of_kernels})]
-        falls_apart = job.retries == 0 and (not bad or len(bad) * _FEW > len(blobs))
+            return [replace(attempt, blobs={b: d for b, d in blobs.items() if b not in of_kernels})]
+        falls_apart = attempt.retries == 0 and (not bad or len(bad) * _FEW > len(blobs))
         if len(blobs) == 1 or falls_apart or (is_prelude and len(preludes) == 1):
             self.failed |= dict.fromkeys(blobs, why)
             return []
         if bad and not is_prelude:
             right = {b: d for b, d in blobs.items() if b not in bad}
-            if job.retries and right:  # two that do not go together may each go with others
+            if attempt.retries and right:  # two that do not go together may each go with others
                 return [
-                    replace(job, blobs={b: blobs[b] for b in sorted(bad)}, retries=0),
-                    replace(job, blobs=right, retries=0),
+                    replace(attempt, blobs={b: blobs[b] for b in sorted(bad)}, retries=0),
+                    replace(attempt, blobs=right, retries=0),
                 ]
             self.failed |= dict.fromkeys(bad, why)
-            return [replace(job, blobs=right, retries=0)]
-        return [replace(job, blobs=half, retries=0) for half in self._halves(blobs, preludes)]
+            return [replace(attempt, blobs=right, retries=0)]
+        return [replace(attempt, blobs=half, retries=0) for half in self._halves(blobs, preludes)]
 
     def _headers(self, blobs: Collection[int], *, apart: bool) -> str | None:
         """Return the headers that the `blobs`, and unless `apart` all others, read, as one

@@ -1,8 +1,8 @@
-"""Do a plan on a farm, longest jobs first: each free place of a worker gets the next job. Results
+"""Do a plan on a farm, longest jobs first: each free thread of a worker gets the next job. Results
 travel by the shared cache.
 
 Which worker gets which job is decided here and not by dask, which does not know how long a compile
-takes. A worker gets as many jobs as it has places. When it is gone, its jobs, and no others, are
+takes. A worker gets as many jobs as it has threads. When it is gone, its jobs, and no others, are
 given to other workers.
 """
 
@@ -19,17 +19,17 @@ from lazyck import abi
 from lazyck.errors import BuildError, UsageError
 from lazyck.formats.manifest import encode
 from lazyck.history.costs import keep_guess
-from lazyck.prebuild.entries import Entry, keep_log, make_room, tool
+from lazyck.prebuild.blob_entries import BlobEntry, keep_log, make_room, tool
 from lazyck.prebuild.farm.cluster import connected
-from lazyck.prebuild.farm.crew import Crew, Member, read_answer
 from lazyck.prebuild.farm.guard import Guard, describe
-from lazyck.prebuild.farm.messages import Made, Order, Visit, settings_for_workers
+from lazyck.prebuild.farm.messages import CompileOrder, CompileResult, WorkerQuery, settings_for_workers
 from lazyck.prebuild.farm.parcel import pack, parcel_files
 from lazyck.prebuild.farm.worker import answer_order, stop
-from lazyck.prebuild.plan import Failure, Job, Outcome
+from lazyck.prebuild.farm.worker_pool import PooledWorker, WorkerPool, read_answer
+from lazyck.prebuild.plan import Job, JobFailure, PlanOutcome
 from lazyck.prebuild.preambles import FEWEST, find_preambles
-from lazyck.prebuild.progress import Reporter
-from lazyck.prebuild.run import Request, Run, failure_of
+from lazyck.prebuild.progress import ProgressReporter
+from lazyck.prebuild.run import PlanRun, PrebuildRequest, failure_of
 from lazyck.remote import EntryName, Listener, Remote
 from lazyck.visible import visible
 
@@ -44,14 +44,12 @@ _FETCHES = 4  # entries that are fetched at the same time
 
 @dataclass
 class _Given:
-    """A job that a worker has."""
-
     number: int
-    member: Member
+    member: PooledWorker
     future: Any
 
 
-def _remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
+def _remote_of(env: Mapping[str, str], reporter: ProgressReporter) -> Remote:
     """Return the shared cache. Raises `UsageError` if there is none."""
     said: set[str] = set()
 
@@ -69,28 +67,28 @@ def _remote_of(env: Mapping[str, str], reporter: Reporter) -> Remote:
     return remote
 
 
-def _fetch(remote: Remote, entry: Entry) -> bool:
-    """Fetch an entry, checked as the runtime would, and return whether it is in its place."""
+def _fetch(remote: Remote, entry: BlobEntry) -> bool:
+    """Fetch an entry, checked as the runtime would, and return whether the cache has it."""
     if entry.path.is_file():
         return True
     make_room(entry)
     return remote.fetch(EntryName(entry.key, entry.place), entry.path) is not None
 
 
-class _Farm(Run):
-    """A run of a plan on a cluster."""
-
-    def __init__(self, request: Request, client: Any, guard: Guard, remote: Remote, jobs: int | None) -> None:
+class _FarmRun(PlanRun):
+    def __init__(self, request: PrebuildRequest, client: Any, guard: Guard, remote: Remote, jobs: int | None) -> None:
         super().__init__(request, 0, _FETCHES)
         self._client, self._guard, self._remote, self._manifest = client, guard, remote, request.manifest
         self._settings, withheld = settings_for_workers(self.env)
         if withheld:
             self.reporter.note(f"lazyck: {visible(withheld)}")
         self._name = secrets.token_hex(8)
-        asked = Visit(self._name, encode(self._manifest), self._settings)
+        asked = WorkerQuery(self._name, encode(self._manifest), self._settings)
         recipes = {b.name: b.recipe for b in self._manifest.blobs}
         used = frozenset(recipes[j.entry.name] for j in self.plan.jobs)
-        self._crew = Crew(client, asked, self._manifest, used, jobs, lambda s: self.reporter.note(f"lazyck: {s}"))
+        self._workers = WorkerPool(
+            client, asked, self._manifest, used, jobs, lambda s: self.reporter.note(f"lazyck: {s}")
+        )
         self._bundle = ""  # its digest, once it is sent
         self._preambles: dict[int, str] = {}  # job → its group
         self._left: dict[str, int] = {}  # group → how many of its jobs have not been given to a worker yet
@@ -110,7 +108,7 @@ class _Farm(Run):
         self._idle_since = time.monotonic()
 
     def _fetch_what_is_there(self) -> None:
-        """Fetch what an earlier run, or anybody else, has left in the remote cache."""
+        """Fetch entries that the remote cache already has."""
         have = list(self.pool.map(lambda job: _fetch(self._remote, job.entry), self.plan.jobs))
         for number, is_here in enumerate(have):
             if is_here:
@@ -131,32 +129,32 @@ class _Farm(Run):
             self._preambles |= {numbers[n]: str(i) for n in group}
             self._left[str(i)] = len(group)
 
-    def _preamble_for(self, number: int, member: Member) -> str:
+    def _preamble_for(self, number: int, member: PooledWorker) -> str:
         """Return the job's group if the worker has its preamble, or if enough jobs are left for
         each worker to make one; else an empty string."""
         group = self._preambles.pop(number, "")
         if not group:
             return ""
         self._left[group] -= 1
-        if group in member.preambles or self._left[group] >= _WON_BACK_BY * len(self._crew.members):
+        if group in member.preambles or self._left[group] >= _WON_BACK_BY * len(self._workers.members):
             member.preambles.add(group)
             return group
         return ""
 
     def look(self) -> None:
-        crew = self._crew
+        workers = self._workers
         self._guard.check()
         if time.monotonic() >= self._next_look:
-            self._let_go(crew.look())
+            self._let_go(workers.look())
             self._next_look = time.monotonic() + _LOOK
-        crew.hear()
-        self.state.parallel = sum(m.places for m in crew.members.values())
-        if crew.members or crew.asking or len(self.busy) > len(self._given):  # some are being fetched
+        workers.hear()
+        self.state.parallel = sum(m.threads for m in workers.members.values())
+        if workers.members or workers.asking or len(self.busy) > len(self._given):  # some are being fetched
             self._idle_since = time.monotonic()
         self._check_patience(time.monotonic() - self._idle_since)
 
     def _check_patience(self, idle: float) -> None:
-        refused = self._crew.refused
+        refused = self._workers.refused
         # If some workers are refused, others may still be on their way.
         if idle < (_GRACE if refused else _PATIENCE):
             return
@@ -166,20 +164,20 @@ class _Farm(Run):
             "\n".join([text, *told]), "start workers that have the library's toolchain (`lazyck help scale`)"
         )
 
-    def has_place(self) -> bool:
-        return self._crew.freest() is not None
+    def has_capacity(self) -> bool:
+        return self._workers.freest() is not None
 
     def give(self, number: int) -> None:
-        member = self._crew.freest()
+        member = self._workers.freest()
         assert member
         entry = self.plan.jobs[number].entry
-        order = Order(
+        order = CompileOrder(
             self._name, self._bundle, self._manifest.library, entry.name, entry.archs, entry.key, self._settings,
             self._preamble_for(number, member),
         )  # fmt: skip
         self._tries[number] = self._tries.get(number, 0) + 1
         name = f"lazyck-{self._name}-{number}-{self._tries[number]}"
-        future = self._crew.ask(answer_order, order, name, member.address)
+        future = self._workers.ask(answer_order, order, name, member.address)
         self._given[name] = _Given(number, member, future)
         member.busy += 1
         self.state.running[number] = time.monotonic()
@@ -191,35 +189,35 @@ class _Farm(Run):
             return  # its worker is gone, which `_let_go` has handled
         del self._given[future.key]
         given.member.busy -= 1
-        number, made = given.number, read_answer(future, Made)
-        if not isinstance(made, Made):
-            self._again(number, f"{given.member.address}: {describe(made)}")
-        elif made.problem:
-            self._again(number, f"{made.host}: {made.problem}")
-        elif not made.is_stopped:
+        number, result = given.number, read_answer(future, CompileResult)
+        if not isinstance(result, CompileResult):
+            self._again(number, f"{given.member.address}: {describe(result)}")
+        elif result.problem:
+            self._again(number, f"{result.host}: {result.problem}")
+        elif not result.is_stopped:
             job = self.plan.jobs[number]
-            log = keep_log(job.entry, made.log)
-            if made.status != 0:
-                self.ended(number, replace(failure_of(job, made.output, made.status), log=log))
+            log = keep_log(job.entry, result.log)
+            if result.status != 0:
+                self.ended(number, replace(failure_of(job, result.output, result.status), log=log))
             else:
-                self.pool.submit(self._bring, number, job, made)
+                self.pool.submit(self._bring, number, job, result)
 
-    def _bring(self, number: int, job: Job, made: Made) -> None:
+    def _bring(self, number: int, job: Job, result: CompileResult) -> None:
         """Fetch an entry, on a thread of the pool."""
-        problem = f"{made.host} compiled it, but it did not arrive through the remote cache"
+        problem = f"{result.host} compiled it, but it did not arrive through the remote cache"
         try:
             problem = "" if _fetch(self._remote, job.entry) else problem
         except Exception as e:
             problem = str(e) or problem
-        self.post(self._came, number, made, problem)
+        self.post(self._came, number, result, problem)
 
-    def _came(self, number: int, made: Made, problem: str) -> None:
+    def _came(self, number: int, result: CompileResult, problem: str) -> None:
         if problem:
             self._again(number, problem)
         else:
             entry = self.plan.jobs[number].entry
-            keep_guess(entry.root, *entry.cost_key, *(made.cost or (0.0, 0)))
-            self.ended(number, seconds=made.seconds)
+            keep_guess(entry.root, *entry.cost_key, *(result.cost or (0.0, 0)))
+            self.ended(number, seconds=result.seconds)
 
     def _let_go(self, gone: Sequence[str]) -> None:
         for name, given in list(self._given.items()):
@@ -237,7 +235,7 @@ class _Farm(Run):
             self.busy.discard(number)
             self.todo.appendleft(number)
         else:
-            self.ended(number, Failure(job, "", f"gave up after {_TRIES} tries: {why}"))
+            self.ended(number, JobFailure(job, "", f"gave up after {_TRIES} tries: {why}"))
 
     def end(self) -> None:
         """Make the workers end their work for this run and clear up. Waits only a limited time for
@@ -256,14 +254,14 @@ class _Farm(Run):
         telling.join(_END_SECONDS)
 
 
-def build_on_farm(executor: str, request: Request, *, jobs: int | None) -> Outcome:
+def build_on_farm(executor: str, request: PrebuildRequest, *, jobs: int | None) -> PlanOutcome:
     """Do the plan on the cluster of this URL. `jobs` is how many compiles a worker runs at a time
     (None: its threads). Raises `LazyckError`."""
     note = request.reporter.note
     remote = _remote_of(request.env, request.reporter)
     with connected(executor, lambda line: note(f"lazyck: {visible(line)}")) as (client, guard):
         try:
-            outcome = _Farm(request, client, guard, remote, jobs).build()
+            outcome = _FarmRun(request, client, guard, remote, jobs).build()
         except OSError as e:
             raise BuildError(f"{executor}: {e}", "is the scheduler still there?") from e
         guard.check()

@@ -1,10 +1,10 @@
 """Keep dask from running code in this process: no pickle may load anything but bytes and Python's
 own exceptions.
 
-dask's client unpickles whatever a message marks as pickled, whatever deserializers it was given: in
+dask's client unpickles what a message marks as pickled, and ignores its `deserializers`: in
 the handshake, in answers and in the scheduler's stream, and also types, exceptions, tracebacks and
 warnings of workers. A pickle can run code only by what it loads by name. Python announces each such
-name (the audit event `pickle.find_class`), whoever unpickles. It is refused there, in all threads.
+name (the audit event `pickle.find_class`) for every unpickler. The guard refuses it in all threads.
 """
 
 import builtins

@@ -1,4 +1,4 @@
-"""What the client of a farm and its workers tell each other: frozen values, encoded as JSON of one
+"""The messages between a farm's client and its workers: frozen values, encoded as JSON of one
 version, which is checked field by field and cannot run code where it is read.
 
     {"lazyck-farm": 1, "made": {"host": "node7", "status": 0, …}}
@@ -131,7 +131,7 @@ _Settings = Annotated[Mapping[str, str], _mapping(_text(pattern=r"LAZYCK_[A-Z_]+
 
 
 @dataclass(frozen=True)
-class Visit:
+class WorkerQuery:
     """The question to a worker before it gets work: can it compile by this manifest, encoded?"""
 
     run: _Run
@@ -140,7 +140,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Report:
+class WorkerReport:
     """A worker's answer: its host, its runtime's digest, and for each recipe its compiler's
     identity or the problem."""
 
@@ -152,7 +152,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Order:
+class CompileOrder:
     """One entry to make: the run that wants it, the bundle, the blob, the archs, and the key.
 
     `preamble` is the group of blobs with which it can share a precompiled preamble.
@@ -169,7 +169,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Made:
+class CompileResult:
     """The result of an order. `status` and `output` are those of `lazyck-rt`. `problem` is what
     kept the order from being run, or its result from being sent; another worker may succeed. `cost`
     is the seconds and KiB of the compile."""
@@ -184,20 +184,20 @@ class Made:
     seconds: Annotated[float, _seconds] = 0.0
 
 
-T = TypeVar("T", Made, Order, Report, Visit)
+T = TypeVar("T", CompileResult, CompileOrder, WorkerReport, WorkerQuery)
+_TAGS = {CompileResult: "made", CompileOrder: "order", WorkerReport: "report", WorkerQuery: "visit"}
 
 
-def encode_message(message: Made | Order | Report | Visit) -> bytes:
-    """Return the message as bytes."""
+def encode_message(message: CompileResult | CompileOrder | WorkerReport | WorkerQuery) -> bytes:
     body = {f.name: _plain(getattr(message, f.name)) for f in fields(message)}
-    whole = {_MARK: VERSION, type(message).__name__.lower(): body}
+    whole = {_MARK: VERSION, _TAGS[type(message)]: body}
     return json.dumps(whole, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def decode_message(kind: type[T], data: object, most: int | None = None) -> T:
     """Return the message of this kind that `data`, of at most `most` bytes, contains. Raises
     `FormatError`."""
-    name = kind.__name__.lower()
+    name = _TAGS[kind]
     if not isinstance(data, bytes):
         raise FormatError(f"{name}: {type(data).__name__} is not what lazyck sends")
     if most is not None and len(data) > most:

@@ -22,7 +22,7 @@ from lazyck.errors import BuildError, FormatError
 from lazyck.files import private_directory, write_atomic
 from lazyck.formats.manifest import Manifest, encode
 from lazyck.formats.tarball import write_tarball
-from lazyck.remote.contents import opened
+from lazyck.remote.payload import opened
 from lazyck.settings.environment import tools_dir
 
 BUNDLE = "lazyck"

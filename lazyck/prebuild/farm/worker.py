@@ -17,21 +17,21 @@ from lazyck.directory import RefusedError, opened_in
 from lazyck.errors import LazyckError, of_unexpected
 from lazyck.formats.manifest import decode as decode_manifest
 from lazyck.history.costs import read_last
-from lazyck.prebuild.entries import Entry, local_compiler, rt_words, status, tool
+from lazyck.prebuild.blob_entries import BlobEntry, local_compiler, rt_words, status, tool
 from lazyck.prebuild.farm.messages import (
     LONGEST_TEXT,
     OF_KEY,
     OF_TRAVEL,
-    Made,
-    Order,
-    Report,
-    Visit,
+    CompileOrder,
+    CompileResult,
+    WorkerQuery,
+    WorkerReport,
     decode_message,
     encode_message,
 )
 from lazyck.prebuild.farm.parcel import unpacked
 from lazyck.remote import EntryName, Listener, Remote
-from lazyck.runtime.objects import source_digest
+from lazyck.runtime.builder import source_digest
 from lazyck.settings.environment import environment
 
 _commands: dict[str, proc.Commands] = {}  # by run
@@ -46,32 +46,32 @@ def worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
     return own | {k: v for k, v in settings.items() if k in OF_TRAVEL and not own.get(k)}
 
 
-def answer_visit(data: bytes) -> bytes:
-    """Answer the encoded message `Visit`: whether this process can be a worker of a run."""
+def answer_query(data: bytes) -> bytes:
+    """Answer the encoded message `WorkerQuery`: whether this process can be a worker of a run."""
     host = socket.gethostname()
     try:
-        report = _visit(decode_message(Visit, data), host)
+        report = _answer_query(decode_message(WorkerQuery, data), host)
     except Exception as e:
-        report = Report(host, "", {}, {}, _problem_of(e))
+        report = WorkerReport(host, "", {}, {}, _problem_of(e))
     return encode_message(report)
 
 
 def answer_order(data: bytes) -> bytes:
-    """Answer the encoded message `Order`: compile one entry, unless the remote cache has it
+    """Answer the encoded message `CompileOrder`: compile one entry, unless the remote cache has it
     already, and push it there."""
     host, begin = socket.gethostname(), time.monotonic()
     try:
-        made = _make(decode_message(Order, data), host, begin)
+        result = _make(decode_message(CompileOrder, data), host, begin)
     except Exception as e:  # a full disk or a lost remote, for example: reported, and tried on another worker
-        made = Made(host, problem=_problem_of(e), seconds=time.monotonic() - begin)
-    return encode_message(made)
+        result = CompileResult(host, problem=_problem_of(e), seconds=time.monotonic() - begin)
+    return encode_message(result)
 
 
-def _visit(asked: Visit, host: str) -> Report:
+def _answer_query(asked: WorkerQuery, host: str) -> WorkerReport:
     env = worker_environment(asked.settings)
     tool(env)
     remote = Remote.from_environment(env)
-    if remote is None or not any(map(remote.may_push, remote.places)):
+    if remote is None or not any(map(remote.may_push, remote.clients)):
         raise LazyckError(
             f"its entries cannot be shared: {abi.ENV_REMOTE} there names no tier that may be written and is trusted"
             f" or gets signed entries ({abi.ENV_SIGN_KEY})"
@@ -83,20 +83,20 @@ def _visit(asked: Visit, host: str) -> Report:
             _, identities[i] = local_compiler(recipe, env)
         except LazyckError as e:
             problems[i] = _problem_of(e)
-    return Report(host, source_digest(), identities, problems)
+    return WorkerReport(host, source_digest(), identities, problems)
 
 
 def _problem_of(e: Exception) -> str:
     return _short((e if isinstance(e, LazyckError) else of_unexpected(e)).message)
 
 
-def _make(order: Order, host: str, begin: float) -> Made:
+def _make(order: CompileOrder, host: str, begin: float) -> CompileResult:
     commands = _commands_of(order.run)
     env = worker_environment(order.settings)
     skipped: list[str] = []
     remote = Remote.from_environment(env, listener=Listener(skipped=skipped.append))
     if remote is None:
-        return Made(host, problem=f"{abi.ENV_REMOTE} is not set there")
+        return CompileResult(host, problem=f"{abi.ENV_REMOTE} is not set there")
     rt = tool(env)
     manifest_file = unpacked(order.bundle, order.library, lambda to: remote.get_contents(order.bundle, to), env)
     # A worker is here to compile. It pushes its entries itself, once they are whole, so the runtime
@@ -105,30 +105,32 @@ def _make(order: Order, host: str, begin: float) -> Made:
     env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")
     (entry,) = status(rt, manifest_file, [order.blob], order.archs, env)
     if entry.key != order.key:
-        return Made(host, problem=f"its key is {entry.key} there, but {order.key} here")
+        return CompileResult(host, problem=f"its key is {entry.key} there, but {order.key} here")
     if _is_first_of_group(order):  # if it fails, the compiles do without the preamble
         commands.run(rt_words(rt, abi.RT_PREAMBLE, manifest_file, order.archs, "--", order.blob), env=env)
     words = rt_words(rt, abi.RT_COMPILE, manifest_file, order.archs, abi.OPTION_QUIET, "--", order.blob)
     done = commands.run(words, env=env)
     if done is None:
-        return Made(host, is_stopped=True)
+        return CompileResult(host, is_stopped=True)
     log = _tail(entry)
     cost = read_last(entry.root, *entry.cost_key) if done.status == 0 else None
     if done.status == 0 and not _push(remote, entry, cost):
-        return Made(host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}")
-    return Made(host, done.status, _short(done.stdout), log, cost, seconds=time.monotonic() - begin)
+        return CompileResult(
+            host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}"
+        )
+    return CompileResult(host, done.status, _short(done.stdout), log, cost, seconds=time.monotonic() - begin)
 
 
 def _short(text: str) -> str:
     return text[-LONGEST_TEXT:]
 
 
-def _push(remote: Remote, entry: Entry, cost: tuple[float, int] | None) -> tuple[str, ...]:
+def _push(remote: Remote, entry: BlobEntry, cost: tuple[float, int] | None) -> tuple[str, ...]:
     with opened_in(entry.root, entry.path) as own:
         return remote.push(EntryName(entry.key, entry.place), Path(f"/proc/self/fd/{own.fileno()}"), *(cost or ()))
 
 
-def _tail(entry: Entry) -> str:
+def _tail(entry: BlobEntry) -> str:
     try:
         with opened_in(entry.root, entry.log) as log:
             log.seek(max(0, log.seek(0, 2) - LONGEST_TEXT))
@@ -137,7 +139,7 @@ def _tail(entry: Entry) -> str:
         return ""
 
 
-def _is_first_of_group(order: Order) -> bool:
+def _is_first_of_group(order: CompileOrder) -> bool:
     """Return whether the order's group shares a preamble that was not begun here. What other
     threads compile meanwhile does not use it."""
     with _lock:

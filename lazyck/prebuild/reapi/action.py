@@ -17,7 +17,7 @@ from lazyck.prebuild.farm.parcel import BUNDLE, parcel_files
 from lazyck.prebuild.reapi.endpoint import Endpoint
 from lazyck.prebuild.reapi.messages import messages
 from lazyck.quantities import seconds_of
-from lazyck.remote.contents import opened
+from lazyck.remote.payload import opened
 
 TOOL = "lazyck-rt"
 TOOLCHAIN = "toolchain"
@@ -28,23 +28,20 @@ _GRACE = 60  # seconds that an action may take besides its compile
 
 @dataclass(frozen=True)
 class Digest:
-    """What the service calls a content: its SHA-256 and its size in bytes."""
+    """The service's name of a content: its SHA-256 and its size in bytes."""
 
     hash: str
     size: int
 
     @classmethod
     def of(cls, data: bytes) -> "Digest":
-        """Return the digest of `data`."""
         return cls(hashlib.sha256(data).hexdigest(), len(data))
 
     @classmethod
     def read(cls, message: Any) -> "Digest":
-        """Return the digest in a message."""
         return cls(message.hash, message.size_bytes)
 
     def message(self) -> Any:
-        """Return the message of this digest."""
         return messages().Digest(hash=self.hash, size_bytes=self.size)
 
 

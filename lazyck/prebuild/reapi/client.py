@@ -14,9 +14,9 @@ from lazyck.errors import FormatError, RemoteError
 from lazyck.prebuild.reapi.action import Blobs, Digest
 from lazyck.prebuild.reapi.endpoint import Endpoint
 from lazyck.prebuild.reapi.messages import METHODS, SHA256, ZSTD, messages
-from lazyck.remote.contents import compressed, decompressed, parts_of
+from lazyck.remote.backend import read_token
 from lazyck.remote.extras import need
-from lazyck.remote.store import read_token
+from lazyck.remote.payload import compressed, decompressed, parts_of
 from lazyck.remote.tiers import Times
 from lazyck.visible import visible
 
@@ -28,7 +28,7 @@ _MOST_ASKED = 10_000  # digests in one question
 _LONGEST_TEXT = 300
 _CANCEL_SECONDS = 2.0
 LACKS = "FAILED_PRECONDITION"  # the code if contents that it had are gone
-# The codes of what may be otherwise in a moment.
+# The codes of failures that a retry may overcome.
 PASSING = (
     "", LACKS, "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "UNKNOWN", "CANCELLED", "RESOURCE_EXHAUSTED",
 )  # fmt: skip
@@ -74,7 +74,7 @@ class Client:
         self._batch, self._has_zstd, self._has_zstd_in_batch = _BATCH, False, False
 
     def stop(self) -> None:
-        """End all that is under way, and tell the service that nobody waits for its actions."""
+        """Cancel all running requests and actions."""
         with self._lock:
             self._is_stopped = True
             streams = list(self._streams)
@@ -82,7 +82,6 @@ class Client:
             stream.cancel()
 
     def close(self) -> None:
-        """End the connection."""
         self._channel.close()
 
     def connect(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import Lazyck
 
-from lazyck.postbuild.mentions import Part, pulled
+from lazyck.postbuild.references import Linkable, pulled
 
 pytestmark = pytest.mark.differs("each test compares its library itself")
 
@@ -125,8 +125,8 @@ def test_a_program_takes_the_first_of_two_definitions_and_runs_no_other_initiali
     assert "registered" not in shown.stderr
 
 
-def parts(**given: tuple[str, str]) -> list[Part]:
-    return [Part(name, frozenset(d.split()), frozenset(n.split())) for name, (d, n) in given.items()]
+def parts(**given: tuple[str, str]) -> list[Linkable]:
+    return [Linkable(name, frozenset(d.split()), frozenset(n.split())) for name, (d, n) in given.items()]
 
 
 def test_what_is_pulled() -> None:

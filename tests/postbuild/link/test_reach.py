@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import pytest
 from support import HERE
-from support.link_jobs import NO_INPUTS, link_job
+from support.link_contexts import NO_INPUTS, link_context
 
 from lazyck.postbuild.link import reach
 from lazyck.postbuild.link.reach import Demands, Reach
-from lazyck.postbuild.objects.cudart import Runtime
+from lazyck.postbuild.objects.cudart import CudaRuntime
 from lazyck.postbuild.objects.elf import WANTED_HERE
 from lazyck.postbuild.objects.reveal import private_name
-from lazyck.postbuild.objects.symbols import Names
+from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Group, Probed
 from lazyck.postbuild.probe.probe import ProbeResult
-from lazyck.postbuild.reasons import Kind, Reason
+from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.postbuild.settle import Settled
 from lazyck.toolchains import HOST
 from lazyck.toolchains.command import CompileCommand, Invocation
@@ -31,7 +31,7 @@ def command(name: str, toolchain: str = "host") -> CompileCommand:
 
 
 A, B = command("a"), command("b")
-NONE, NOTHING = Names(), Demands()
+NONE, NOTHING = SymbolNames(), Demands()
 
 
 def probed(blob: CompileCommand, symbols: str, needs: str | None = "", **more: Any) -> Probed:
@@ -39,9 +39,9 @@ def probed(blob: CompileCommand, symbols: str, needs: str | None = "", **more: A
     return Probed(tuple(symbols.split()), blob=blob, headers=frozenset(), needs=wanted, **more)
 
 
-def names(text: str, strong: str | None = None, state: str = "") -> Names:
+def names(text: str, strong: str | None = None, state: str = "") -> SymbolNames:
     defined = frozenset(text.split())
-    return Names(
+    return SymbolNames(
         defined, frozenset(), defined if strong is None else frozenset(strong.split()), frozenset(state.split())
     )
 
@@ -73,12 +73,14 @@ class Link:
     lazy: Sequence[Probed]
     text: str = ""
     libraries: tuple[tuple[int, str], ...] = ()
-    members: Names = NONE
-    mentions: Text = field(default_factory=Text)
+    members: SymbolNames = NONE
+    references: Text = field(default_factory=Text)
     said: list[str] = field(default_factory=list)
     words: tuple[str, ...] = ()
 
-    def demands(self, real: Names = NONE, before: Demands = NOTHING, runtime: Runtime | None = None) -> Demands:
+    def demands(
+        self, real: SymbolNames = NONE, before: Demands = NOTHING, runtime: CudaRuntime | None = None
+    ) -> Demands:
         library = shared(self.where, "x", self.text, *self.words)
         blobs = tuple(p.blob for p in self.lazy)
         inputs = replace(NO_INPUTS, libraries=self.libraries, blobs=blobs)
@@ -86,9 +88,9 @@ class Link:
         settled = Settled(Ownership(lazy, (), {}, ()), tuple(self.lazy), ())
         keys = {p.blob: f"key of {p.blob.source}" for p in self.lazy}
         result = ProbeResult(tuple(self.lazy), {}, 0, keys=keys)
-        job = link_job(self.where, inputs=inputs, env={}, say=self.said.append)
-        job.work.mkdir(exist_ok=True)
-        found = Reach(job, result, cast(Any, self.mentions), self.members)
+        context = link_context(self.where, inputs=inputs, env={}, say=self.said.append)
+        context.work.mkdir(exist_ok=True)
+        found = Reach(context, result, cast(Any, self.references), self.members)
         return found.demands(library, settled, real, before, runtime)
 
 
@@ -121,14 +123,14 @@ def test_a_hidden_symbol_that_a_blob_uses_is_revealed_and_if_that_fails_the_blob
     assert found.revealed == found.renamed == {"_Z6hiddenv"}
     assert found.eager == {}
     again = link.demands(names("_Z6hiddenv"), found)
-    assert again.eager == {A: Reason(Kind.NOT_EXPORTED, "_Z6hiddenv")}
+    assert again.eager == {A: Reason(ReasonKind.NOT_EXPORTED, "_Z6hiddenv")}
     assert again.unnamed == {"_Z6hiddenv"}
     assert again.renamed == frozenset()
 
 
 def test_what_a_blob_wants_within_its_library_makes_it_eager_at_once(tmp_path: Path) -> None:
     link = Link(tmp_path, [probed(A, "_Z1av", f"_Z6hiddenv _Z6hiddenv{WANTED_HERE}")], "int a() { return 1; }")
-    assert link.demands(names("_Z6hiddenv")).eager == {A: Reason(Kind.NOT_EXPORTED, "_Z6hiddenv")}
+    assert link.demands(names("_Z6hiddenv")).eager == {A: Reason(ReasonKind.NOT_EXPORTED, "_Z6hiddenv")}
 
 
 def test_a_member_of_an_archive_is_pulled_in_and_if_that_fails_the_blob_is_eager(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_a_member_of_an_archive_is_pulled_in_and_if_that_fails_the_blob_is_eager
     found = link.demands()
     assert found.pulled == found.revealed == {"_Z6memberv"}
     assert found.eager == {}
-    assert link.demands(before=found).eager == {A: Reason(Kind.NOT_EXPORTED, "_Z6memberv")}
+    assert link.demands(before=found).eager == {A: Reason(ReasonKind.NOT_EXPORTED, "_Z6memberv")}
     there = replace(link, text="int a() { return 1; } int member() { return 2; }")
     assert there.demands().pulled == frozenset()
 
@@ -154,14 +156,14 @@ def test_weak_names_of_objects_are_hidden_from_blobs_only_if_these_declare_their
     instance = "_Z3getIiET_v"
     link = Link(tmp_path, [probed(A, "_Z1av", instance)], "int a() { return 1; }")
     assert link.demands(names(instance, strong="")).revealed == frozenset()
-    link.mentions.declared_instances = frozenset({"get"})
+    link.references.declared_instances = frozenset({"get"})
     assert link.demands(names(instance, strong="")).revealed == {instance}
 
 
 def test_a_hidden_symbol_of_a_blob_that_another_uses_makes_its_blob_eager(tmp_path: Path) -> None:
     one = probed(A, "_Z1av", unreachable=("_Z3ownv",))
     link = Link(tmp_path, [one, probed(B, "_Z1bv", "_Z3ownv")], "int a() { return 1; } int b() { return 2; }")
-    assert link.demands().eager == {A: Reason(Kind.HIDDEN, "_Z3ownv")}
+    assert link.demands().eager == {A: Reason(ReasonKind.HIDDEN, "_Z3ownv")}
     assert link.demands(names("_Z3ownv")).eager == {}
 
 
@@ -171,7 +173,7 @@ def test_a_kernel_s_handle_that_another_blob_uses_makes_its_blob_eager(tmp_path:
     link = Link(tmp_path, [one, probed(B, "_Z1bv", "_Z6kernelv _Z4weakv")], text)
     found = link.demands().eager
     assert list(found) == [A]
-    assert found[A] == Reason(Kind.KERNEL_USED, "kernel, in b.cpp")
+    assert found[A] == Reason(ReasonKind.KERNEL_USED, "kernel, in b.cpp")
 
 
 def test_a_weak_instance_of_a_blob_gets_a_stub_where_another_blob_uses_it(tmp_path: Path) -> None:
@@ -210,9 +212,9 @@ def test_a_dropped_library_is_kept_if_a_blob_uses_it(tmp_path: Path) -> None:
 def test_where_finding_out_costs_too_much_the_text_decides(tmp_path: Path) -> None:
     library = shared(tmp_path, "y", "int there() { return 1; }")
     unknown = Link(tmp_path, [probed(A, "_Z1av", None)], "int a() { return 1; }", ((0, str(library)),))
-    unknown.mentions.is_large = True
+    unknown.references.is_large = True
     assert unknown.demands().kept == ()
-    unknown.mentions.held = True
+    unknown.references.held = True
     assert unknown.demands().kept == (0,)
 
 
@@ -228,7 +230,7 @@ def test_blobs_whose_needs_are_unknown_are_compiled_once_for_all_links(
     monkeypatch.setattr(reach, "needs_of", needs_of)
     group = Group(HOST, ("c++",), (), "/w", {}, ".cpp", {}, key="of the group")
     link = Link(tmp_path, [probed(A, "_Z1av", None), probed(B, "_Z1bv")], "int a() { return 1; }")
-    link.mentions.blobs = {A: group}
+    link.references.blobs = {A: group}
     assert link.demands(names("_Z6hiddenv")).revealed == {"_Z6hiddenv"}
     assert compiled == ["/w/a.cpp"]
     assert link.said == ["compiling 1 blob for the host, to learn what the library must export"]
@@ -239,11 +241,11 @@ def test_blobs_whose_needs_are_unknown_are_compiled_once_for_all_links(
 def test_where_the_wrappers_of_a_runtime_are_out_of_reach_blobs_are_whole_and_may_be_eager(tmp_path: Path) -> None:
     cuda = command("k", "cuda")
     link = Link(tmp_path, [probed(cuda, "_Z1kv"), probed(A, "_Z1av")], "int a() { return 1; } int k() { return 2; }")
-    wrapped = Runtime(("__wrap___cudaRegisterFatBinary",), "table_of_it", HERE.name)
+    wrapped = CudaRuntime(("__wrap___cudaRegisterFatBinary",), "table_of_it", HERE.name)
     assert link.demands(runtime=wrapped) == Demands(whole=True)
-    plain = Runtime(("cudaLaunchKernel",), "table_of_it", HERE.name)
+    plain = CudaRuntime(("cudaLaunchKernel",), "table_of_it", HERE.name)
     found = link.demands(runtime=plain)
-    assert (found.whole, found.eager) == (True, {cuda: Reason(Kind.CUDART_HIDDEN)})
+    assert (found.whole, found.eager) == (True, {cuda: Reason(ReasonKind.CUDART_HIDDEN)})
     link.text += ' extern "C" int table_of_it; int table_of_it = 1;'
     assert link.demands(runtime=plain) == Demands()
     link.text += ' extern "C" int __cudaRegisterFatBinary(); int uses() { return __cudaRegisterFatBinary(); }'

@@ -1,5 +1,5 @@
-"""Do a plan on a compile service, longest jobs first. The service decides which worker does what
-and when; here are only bounds, retries and checks of what it says."""
+"""Do a plan on a compile service, longest jobs first. The service schedules its workers; this
+module bounds, retries and checks its answers."""
 
 import contextlib
 import io
@@ -14,16 +14,16 @@ from lazyck import abi
 from lazyck.errors import BuildError, LazyckError
 from lazyck.files import write_through
 from lazyck.history.costs import keep_guess
-from lazyck.prebuild.entries import Entry, keep_log, make_room, tool
+from lazyck.prebuild.blob_entries import BlobEntry, keep_log, make_room, tool
 from lazyck.prebuild.farm.messages import LONGEST_TEXT
-from lazyck.prebuild.plan import Failure, Job, Outcome
+from lazyck.prebuild.plan import Job, JobFailure, PlanOutcome
 from lazyck.prebuild.reapi.action import Digest, Inputs, compile_seconds, make_action
 from lazyck.prebuild.reapi.client import LACKS, PASSING, Client, ServiceError
 from lazyck.prebuild.reapi.endpoint import Endpoint, parse_endpoint, require_trust
 from lazyck.prebuild.reapi.messages import COMPLETED, EXECUTING, messages
-from lazyck.prebuild.run import Request, Run, StoppedError, failure_of
+from lazyck.prebuild.run import PlanRun, PrebuildRequest, StoppedError, failure_of
 from lazyck.remote.entry_name import answers_to
-from lazyck.remote.record import LARGEST_ENTRY
+from lazyck.remote.entry_record import LARGEST_ENTRY
 from lazyck.remote.tiers import read_times
 from lazyck.visible import visible
 
@@ -37,10 +37,10 @@ _MOST_MISSED = 2  # such questions without an answer
 _REFUSED = (1, 2)  # how `lazyck-rt make` ends if it could not compile; anything else killed it
 
 
-class _Run(Run):
-    """A run of a plan on a compile service."""
-
-    def __init__(self, request: Request, client: Client, inputs: Inputs, endpoint: Endpoint, jobs: int | None) -> None:
+class _ServiceRun(PlanRun):
+    def __init__(
+        self, request: PrebuildRequest, client: Client, inputs: Inputs, endpoint: Endpoint, jobs: int | None
+    ) -> None:
         super().__init__(request, min(jobs or _PARALLEL, max(1, len(request.plan.jobs))))
         self._client, self._inputs, self._endpoint = client, inputs, endpoint
         self._stop = threading.Event()
@@ -98,7 +98,7 @@ class _Run(Run):
                 missed += 1
             self._is_lost = missed >= _MOST_MISSED
 
-    def make(self, number: int, job: Job) -> Failure | None:
+    def make(self, number: int, job: Job) -> JobFailure | None:
         is_anew, why = False, ""
         for attempt in range(1, _TRIES + 1):
             if attempt > 1:
@@ -114,11 +114,11 @@ class _Run(Run):
                 why = e.message
                 if e.code == LACKS:
                     self._client.upload(self._inputs.blobs)
-                # What was wrong with a result that the service keeps would be wrong again.
+                # The service would return the same invalid result from its cache.
                 is_anew = is_anew or not e.code
-        return Failure(job, "", f"gave up after {_TRIES} tries: {why}")
+        return JobFailure(job, "", f"gave up after {_TRIES} tries: {why}")
 
-    def _once(self, number: int, job: Job, *, is_anew: bool) -> Failure | None:
+    def _once(self, number: int, job: Job, *, is_anew: bool) -> JobFailure | None:
         client = self._client
         action, blobs = make_action(self._inputs, self._endpoint, job.entry.name, job.entry.archs, self.env)
         result = None if is_anew else client.find_result(action)
@@ -150,7 +150,7 @@ class _Run(Run):
             raise StoppedError
 
 
-def _fetch(client: Client, entry: Entry, file: Any) -> None:
+def _fetch(client: Client, entry: BlobEntry, file: Any) -> None:
     """Put an entry in its place, once it is whole and for that key."""
     digest = Digest.read(file.digest)
     if not 0 < digest.size <= LARGEST_ENTRY:
@@ -185,7 +185,7 @@ def _cost_in(text: str) -> tuple[float, int]:
     return 0.0, 0
 
 
-def build_on_service(executor: str, request: Request, *, named_by: str, jobs: int | None) -> Outcome:
+def build_on_service(executor: str, request: PrebuildRequest, *, named_by: str, jobs: int | None) -> PlanOutcome:
     """Do the plan on the compile service of this URL. `jobs` is how many actions may be under way
     (None: 64). Raises `LazyckError`."""
     endpoint = parse_endpoint(executor, named_by)
@@ -199,4 +199,4 @@ def build_on_service(executor: str, request: Request, *, named_by: str, jobs: in
         client.connect()
         rt = Path(endpoint.tool) if endpoint.tool else tool(request.env)
         inputs = Inputs.read(rt, request.manifest_file, request.manifest, endpoint, request.env)
-        return _Run(request, client, inputs, endpoint, jobs).build()
+        return _ServiceRun(request, client, inputs, endpoint, jobs).build()

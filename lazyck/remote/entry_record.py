@@ -35,15 +35,15 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What lies in the store: its SHA-256 and its size in bytes."""
+class StoredObject:
+    """The object as it is stored: its SHA-256 and its size in bytes."""
 
     sha256: str
     size: int
 
 
 @dataclass(frozen=True)
-class Record:
+class EntryRecord:
     """The contents of an entry. `seconds` and `peak_kib`, the costs of its compile, are 0 if not
     known."""
 
@@ -53,28 +53,26 @@ class Record:
     seconds: float = 0.0
     peak_kib: int = 0
     signatures: tuple[Signature, ...] = ()
-    compressed: Stored | None = None
+    compressed: StoredObject | None = None
 
     @property
-    def stored(self) -> Stored:
-        """Return what lies in the store: the contents themselves, or the compressed ones."""
-        return self.compressed or Stored(self.sha256, self.size)
+    def stored(self) -> StoredObject:
+        """Return the stored object: the contents themselves, or the compressed ones."""
+        return self.compressed or StoredObject(self.sha256, self.size)
 
     @property
     def statement(self) -> bytes:
-        """Return the text that is signed."""
         e = self.entry
         return f"lazyck entry 1\nkey {e.key_id}\nname {e.name}\nsha256 {self.sha256}\nsize {self.size}\n".encode()
 
-    def with_signatures(self, more: tuple[Signature, ...]) -> "Record":
+    def with_signatures(self, more: tuple[Signature, ...]) -> "EntryRecord":
         """Return a copy that these have signed, too. Each key has one signature. If there are too
         many, the newest stay."""
         all_keys = {s.key: s for s in (*self.signatures, *more)}
         return replace(self, signatures=tuple(all_keys.values())[-MOST_SIGNATURES:])
 
 
-def encode(record: Record) -> bytes:
-    """Return the record's text."""
+def encode(record: EntryRecord) -> bytes:
     members: dict[str, object] = {
         "lazyck": RECORD_VERSION, "key": record.entry.key_id, "name": record.entry.name,
         "sha256": record.sha256, "size": record.size, "seconds": record.seconds, "peak_kib": record.peak_kib,
@@ -85,7 +83,7 @@ def encode(record: Record) -> bytes:
     return json.dumps(members).encode() + b"\n"
 
 
-def decode(data: bytes) -> Record | None:
+def decode(data: bytes) -> EntryRecord | None:
     """Return the record, or None for another version. Raises `FormatError` for anything else."""
     if len(data) > LARGEST_RECORD:
         raise FormatError("it is too long")
@@ -102,19 +100,19 @@ def decode(data: bytes) -> Record | None:
     if not isinstance(key, str) or not isinstance(name, str):
         raise FormatError("it lacks its key or name")
     seconds, peak = _number(members.get("seconds")), _number(members.get("peak_kib"))
-    return Record(
+    return EntryRecord(
         EntryName(key, name), contents.sha256, contents.size, seconds, int(peak),
         _signatures(members.get("signatures", [])), None if packed is None else _stored(packed),
     )  # fmt: skip
 
 
-def _stored(members: dict[str, Any]) -> Stored:
+def _stored(members: dict[str, Any]) -> StoredObject:
     sha256, size = members.get("sha256"), members.get("size")
     if not isinstance(sha256, str) or not DIGEST.fullmatch(sha256):
         raise FormatError("its sha256 is invalid")
     if type(size) is not int or not 0 < size <= LARGEST_ENTRY:
         raise FormatError("its size is invalid")
-    return Stored(sha256, size)
+    return StoredObject(sha256, size)
 
 
 def _number(value: object) -> float:

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.link_jobs import link_job
+from support.link_contexts import link_context
 
 from lazyck.errors import FormatError
-from lazyck.postbuild.build_options import BuildSettings
+from lazyck.postbuild.build_options import BuildOptions
+from lazyck.postbuild.link.arguments import AheadLink, PortableArguments, ahead_link, link_words, load_ahead, save_ahead
 from lazyck.postbuild.link.reach import Demands
 from lazyck.postbuild.link.relink import RUNTIME
-from lazyck.postbuild.link.words import AheadLink, Keeper, ahead_link, link_words, load_ahead, save_ahead
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.inputs import read_inputs
 from lazyck.postbuild.objects.reveal import private_name
-from lazyck.postbuild.objects.symbols import Reader, read_symbols, source_name
+from lazyck.postbuild.objects.symbols import SymbolReader, read_symbols, source_name
 from lazyck.postbuild.state import HERE
 from lazyck.toolchains import by_name
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
@@ -28,7 +28,7 @@ from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 CXX = shutil.which("g++") or "g++"
 # The compiler's directory stands for a shim home.
 SHIMS = os.path.dirname(CXX)
-SETTINGS = BuildSettings("/t", shim_homes=((SHIMS, "/real/home/bin"),))
+OPTIONS = BuildOptions("/t", shim_homes=((SHIMS, "/real/home/bin"),))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,9 @@ def words_of(
 ) -> tuple[list[str], dict[str, str]]:
     link = linking(at, *words, tool=tool)
     inputs = replace(read_inputs(link, by_name("host").table), first=2)  # where the blobs' objects stand
-    return link_words(link_job(into, link, inputs, settings=SETTINGS), eager, "libx.so", demands, ("cudaLaunchKernel",))
+    return link_words(
+        link_context(into, link, inputs, options=OPTIONS), eager, "libx.so", demands, ("cudaLaunchKernel",)
+    )
 
 
 def copy_of(at: Path, name: str, shown: str = "") -> str:
@@ -102,7 +104,7 @@ def ahead_of(at: Path, into: Path, *words: str, holding: dict[str, tuple[str, ..
     }
     link = linking(at, *words)
     inputs = replace(read_inputs(link, by_name("host").table), records=records, **fields)
-    return ahead_link(link_job(into, link, inputs, settings=SETTINGS), {"why.o": "it is eager"}, ("libs.so.1",))
+    return ahead_link(link_context(into, link, inputs, options=OPTIONS), {"why.o": "it is eager"}, ("libs.so.1",))
 
 
 def test_the_ahead_of_time_link_has_an_object_for_each_blob_where_its_file_stood(built: Path, tmp_path: Path) -> None:
@@ -186,7 +188,7 @@ def test_a_library_that_is_not_lazy_gets_nothing_for_blobs(built: Path, tmp_path
 
 
 def test_inputs_are_kept_as_copies_and_a_thin_archive_as_a_whole_one(built: Path, tmp_path: Path) -> None:
-    keeper = Keeper(link_job(tmp_path, linking(built), settings=SETTINGS))
+    keeper = PortableArguments(link_context(tmp_path, linking(built), options=OPTIONS))
     word = keeper.copy("libthin.a")
     kept = tmp_path / "objects" / Path(word).name
     assert word == copy_of(built, "libthin.a")
@@ -208,11 +210,11 @@ def test_inputs_are_kept_as_copies_and_a_thin_archive_as_a_whole_one(built: Path
     ],
 )
 def test_words_for_the_linker_name_real_places(built: Path, tmp_path: Path, part: str, expected: str) -> None:
-    assert Keeper(link_job(tmp_path, linking(built), settings=SETTINGS)).linker_part(part) == expected
+    assert PortableArguments(link_context(tmp_path, linking(built), options=OPTIONS)).linker_part(part) == expected
 
 
 def test_files_among_words_for_the_linker_are_kept_and_libraries_are_named(built: Path, tmp_path: Path) -> None:
-    keeper = Keeper(link_job(tmp_path, linking(built), settings=SETTINGS))
+    keeper = PortableArguments(link_context(tmp_path, linking(built), options=OPTIONS))
     assert keeper.linker_part("--dynamic-list=script.map") == f"--dynamic-list={copy_of(built, 'script.map')}"
     assert keeper.linker_part("script.map") == copy_of(built, "script.map")
     assert keeper.linker_part("libs.so") == f"{built}/libs.so"
@@ -224,7 +226,7 @@ def test_files_among_words_for_the_linker_are_kept_and_libraries_are_named(built
 def test_an_object_s_definitions_count_and_an_archive_s_only_if_it_is_taken(built: Path) -> None:
     link = linking(built, "-shared", "a.o", "libparts.a", "-Wl,--whole-archive", "libthin.a")
     inputs = read_inputs(link, by_name("host").table)
-    found = read_symbols(inputs, Reader(["g++"], str(built), {"PATH": "/usr/bin:/bin"}))
+    found = read_symbols(inputs, SymbolReader(["g++"], str(built), {"PATH": "/usr/bin:/bin"}))
     assert found.objects.defined == found.objects.strong == {"a", "quiet"}
     assert "far" in found.objects.undefined
     assert found.members.defined == {"m", "n"}
@@ -239,7 +241,7 @@ def test_start_files_of_a_compiler_define_nothing_for_a_library(built: Path, tmp
     for name in ("crtbeginS.o", "crtend_of_mine.o"):
         (tmp_path / name).write_bytes((built / "a.o").read_bytes())
     inputs = read_inputs(linking(tmp_path, "-shared", "crtbeginS.o", "crtend_of_mine.o"), by_name("host").table)
-    files = read_symbols(inputs, Reader(["g++"], str(built), {"PATH": "/usr/bin:/bin"})).files
+    files = read_symbols(inputs, SymbolReader(["g++"], str(built), {"PATH": "/usr/bin:/bin"})).files
     assert {Path(path).name: bool(n.defined) for path, n in files.items()} == {
         "crtbeginS.o": False,
         "crtend_of_mine.o": True,
@@ -251,13 +253,13 @@ def test_an_lto_object_is_read_by_the_compiler_s_own_nm_or_said_to_be_unread(bui
     (tmp_path / "x.c").write_text("extern int far(void); int x(void) { return far(); }\n")
     subprocess.run(["gcc", "-flto", "-c", "x.c"], cwd=tmp_path, check=True)
     subprocess.run(["gcc-ar", "rcs", "libx.a", "x.o"], cwd=tmp_path, check=True)
-    reader = Reader(["gcc"], str(tmp_path), {"PATH": "/usr/bin:/bin"})
+    reader = SymbolReader(["gcc"], str(tmp_path), {"PATH": "/usr/bin:/bin"})
     read = reader.object(str(tmp_path / "x.o"))
     assert read
     assert read.defined == {"x"}
     assert read.undefined == {"far"}
     assert reader.archive(str(tmp_path / "libx.a")) == [read]
-    blind = Reader(["/bin/false"], str(tmp_path), {"PATH": "/nowhere"})
+    blind = SymbolReader(["/bin/false"], str(tmp_path), {"PATH": "/nowhere"})
     assert blind.object(str(tmp_path / "x.o")) is None
     assert blind.archive(str(tmp_path / "libx.a")) is None
     inputs = read_inputs(linking(tmp_path, "-shared", "x.o"), by_name("host").table)

@@ -11,7 +11,7 @@ class Unsupported(Exception):
     """Signals that a blob holds something that only a compiler can judge. The message says what."""
 
 
-class Kind(Enum):
+class DeclarationKind(Enum):
     HEAD = "head"  # a function that the blob defines for others; `text` is its declaration without body or `;`
     SUPPORT = "support"  # a definition private to the blob that heads may need: alias, type, template, constant
     REPEATABLE = "repeatable"  # a declaration that may stand any number of times in one unit
@@ -21,7 +21,7 @@ class Kind(Enum):
 
 
 class Declaration(NamedTuple):
-    kind: Kind
+    kind: DeclarationKind
     context: tuple[str, ...]  # openings around it: `namespace a`, `extern "C"`
     text: str
     names: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ def variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c
         raise Unsupported("statement: " + " ".join(text.split())[:80])
     words = set(IDENTIFIER.findall(head))
     type_words = [m[0] for m in TOKEN.finditer(head)]
-    kind = Kind.SUPPORT
+    kind = DeclarationKind.SUPPORT
     is_const = bool(re.search(r"\bconst\b(?:\s*(?:volatile|static|__restrict__))*\s*$", head[: head.rindex(name)])) or (
         "const" in words and "*" not in head and "&" not in head
     )
@@ -86,20 +86,22 @@ def variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c
     is_device = bool(_DEVICE_DATA.search(text))
     is_internal = "static" in words or is_anonymous(context) or (is_const and "extern" not in words and not is_c)
     if "extern" in words and not initializer:
-        found.append(Declaration(Kind.REPEATABLE, context, text + ";", (name,)))
+        found.append(Declaration(DeclarationKind.REPEATABLE, context, text + ";", (name,)))
         return
     is_own_member = "::" in head[: head.rindex(name)].rstrip()[-2:]
     if "constexpr" in words and "extern" not in words:
-        kind = Kind.SUPPORT
+        kind = DeclarationKind.SUPPORT
     elif is_device:
-        kind = Kind.SUPPORT  # lives on the device: nvcc and clang make the host's variable local, and register it
+        kind = (
+            DeclarationKind.SUPPORT
+        )  # lives on the device: nvcc and clang make the host's variable local, and register it
     elif is_own_member or not is_internal:
-        kind = Kind.DATA
+        kind = DeclarationKind.DATA
     elif not is_c:  # C has constant initializers only
         builtin = all(t in _BUILTIN or t == name or t in "[]0123456789" for t in type_words if not t.isdigit())
         calls = re.search(r"[\w>\])}]\s*[({]|^\s*\[", _NO_CALL.sub("", initializer.lstrip("= ")))
         if not builtin or calls or "->" in initializer:
-            kind = Kind.SUSPECT
-    is_constant = kind is not Kind.DATA and not words & {"static", "inline"} and not is_anonymous(context)
+            kind = DeclarationKind.SUSPECT
+    is_constant = kind is not DeclarationKind.DATA and not words & {"static", "inline"} and not is_anonymous(context)
     names = (name, *_LATER.findall(_BRACES.sub("", text))) if is_constant else (name,)
     found.append(Declaration(kind, context, text + ";", names, is_constant=is_constant))

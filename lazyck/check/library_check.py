@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.check.ahead import AheadOfTime, Compiled, Sample, present
+from lazyck.check.blob_objects import read_blob_object
 from lazyck.check.compare import Comparison, Lazy, compare
-from lazyck.check.objects import read_blob_object
 from lazyck.check.offered import read_offered, with_named
 from lazyck.check.vague import vague_names
 from lazyck.errors import CommandError, FormatError
@@ -44,8 +44,8 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a check is asked for. With `keeps`, what was made ahead of time stays."""
+class CheckRequest:
+    """The options of a check. With `keeps`, the ahead-of-time library is not deleted."""
 
     sample: Sample
     jobs: int
@@ -73,7 +73,9 @@ def _is_called(text: str, st: state.LinkState, directory: Path) -> bool:
     return text in (st.library, st.file_name) or Path(os.path.abspath(text)) in places
 
 
-def check_library(directory: Path, request: Request, env: Mapping[str, str], say: Callable[[str], None]) -> Checked:
+def check_library(
+    directory: Path, request: CheckRequest, env: Mapping[str, str], say: Callable[[str], None]
+) -> Checked:
     """Check the library of `directory`. Slow steps are reported to `say`. Raises `LazyckError`."""
     begun = time.monotonic()
     made = AheadOfTime(directory, env)

@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
+from lazyck.remote.backend import CHUNK, Backend, read_token
 from lazyck.remote.bounded_socket import BoundedSocket, hold
 from lazyck.remote.exchange import current
 from lazyck.remote.extras import need
-from lazyck.remote.store import CHUNK, Store, read_token
 from lazyck.remote.tiers import Tier, Times
 
 _PREFIX = "lazyck/"
@@ -23,7 +23,7 @@ redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
 return 1"""
 
 
-class RedisStore(Store):
+class RedisBackend(Backend):
     """One database of a Redis server. Leases there expire by themselves."""
 
     def __init__(self, tier: Tier, times: Times) -> None:

@@ -1,6 +1,6 @@
-"""Tells which blobs could refer to given names, by their preprocessed text. This is cheap. It often
-finds too many blobs, and never too few, except for names that no text spells. A host-only compile
-says what a blob really refers to."""
+"""Finds the blobs that may refer to given names, by searching their preprocessed text. The result
+may hold too many blobs, but never too few, except for names that no text spells. A host-only
+compile gives the exact references."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ from lazyck.postbuild.cxx.uses import Code, declarations, instances, reaching
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.elf import asked_for, open_image
 from lazyck.postbuild.objects.inputs import LinkInputs
-from lazyck.postbuild.objects.symbols import Names, Symbols
+from lazyck.postbuild.objects.symbols import LinkSymbols, SymbolNames
 from lazyck.postbuild.probe import preprocess
 from lazyck.postbuild.probe.group import Group
 from lazyck.postbuild.probe.probe import ProbeResult
@@ -65,7 +65,7 @@ class _Batch:
                 yield source, found
 
 
-class Mentions:
+class TextReferences:
     """Searches the texts that the probe left."""
 
     def __init__(self, texts: Sequence[tuple[Group, tuple[Path, ...]]]) -> None:
@@ -196,7 +196,7 @@ def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
 
 
 @dataclass(frozen=True)
-class Part:
+class Linkable:
     """Describes something that a link may take: what it defines, and what it leaves undefined."""
 
     name: Hashable
@@ -204,10 +204,10 @@ class Part:
     needs: frozenset[str]
 
 
-def pulled(parts: Sequence[Part], wanted: Iterable[str], defined: Iterable[str]) -> set[Hashable]:
+def pulled(parts: Sequence[Linkable], wanted: Iterable[str], defined: Iterable[str]) -> set[Hashable]:
     """Return the names of those `parts`, given in link order, that a link takes if it wants the
     symbols `wanted` and has `defined`. Of several parts with a symbol, the first is taken."""
-    first: dict[str, Part] = {}
+    first: dict[str, Linkable] = {}
     for part in parts:
         for symbol in part.defines:
             first.setdefault(symbol, part)
@@ -222,17 +222,19 @@ def pulled(parts: Sequence[Part], wanted: Iterable[str], defined: Iterable[str])
     return found
 
 
-class Members:
+class ArchiveMembers:
     """Tells which blobs of static archives nothing in a link needs: an ahead-of-time library lacks
     them. Only a compile could tell exactly what a lazy blob needs, so everything that its text may
     refer to counts as needed."""
 
-    def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: Symbols, mentions: Mentions) -> None:
-        self._inputs, self._found, self._mentions = inputs, found, mentions
+    def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: LinkSymbols, references: TextReferences) -> None:
+        self._inputs, self._found, self._references = inputs, found, references
         self._probed = {p.blob: p for p in probed.probed}
         self._used: tuple[frozenset[str], dict[CompileCommand, frozenset[str]]] = frozenset(), {}
 
-    def unneeded(self, compiled: Mapping[CompileCommand, Names], needed: frozenset[str]) -> frozenset[CompileCommand]:
+    def unneeded(
+        self, compiled: Mapping[CompileCommand, SymbolNames], needed: frozenset[str]
+    ) -> frozenset[CompileCommand]:
         """Return the blobs that are left out if those in `compiled` are real objects and lazy blobs
         need the symbols `needed` besides. Raises `LazyckError` for a damaged library."""
         optional = self._inputs.optional
@@ -243,25 +245,25 @@ class Members:
             return frozenset()
         wanted = self._of_interest(compiled, exact)
         if self._used[0] != wanted:
-            self._used = wanted, self._mentions.used(wanted)
+            self._used = wanted, self._references.used(wanted)
         lazy = self._probed.keys() - compiled.keys()
         return optional - self._pulled(compiled, needed, {b: self._used[1].get(b, wanted) for b in lazy})
 
     def _pulled(
         self,
-        compiled: Mapping[CompileCommand, Names],
+        compiled: Mapping[CompileCommand, SymbolNames],
         needed: frozenset[str],
         used: Mapping[CompileCommand, frozenset[str]],
     ) -> set[Hashable]:
-        parts = [Part(n, n.defined, n.undefined) for n in self._found.optional]
+        parts = [Linkable(n, n.defined, n.undefined) for n in self._found.optional]
         wanted, defined = needed | self._asked_for, set(self._given.defined)
         for blob in self._inputs.blobs:
             names, p = compiled.get(blob), self._probed.get(blob)
             if names is not None:
-                part = Part(blob, names.defined, names.undefined)
+                part = Linkable(blob, names.defined, names.undefined)
             elif p is not None:
                 every = frozenset(p.symbols).union(p.unreachable, p.kernels, p.weak_data)
-                part = Part(blob, every, p.needs if p.needs is not None else used.get(blob, frozenset()))
+                part = Linkable(blob, every, p.needs if p.needs is not None else used.get(blob, frozenset()))
             else:
                 continue
             if blob in self._inputs.optional:
@@ -271,7 +273,7 @@ class Members:
                 defined |= part.defines
         return pulled(parts, wanted, defined)
 
-    def _of_interest(self, compiled: Mapping[CompileCommand, Names], taken: set[Hashable]) -> frozenset[str]:
+    def _of_interest(self, compiled: Mapping[CompileCommand, SymbolNames], taken: set[Hashable]) -> frozenset[str]:
         """Return what lazy blobs may need from the parts that nothing else needs, and from the
         parts that lead to these."""
         found = set(self._offered(compiled, self._inputs.optional - taken))
@@ -281,24 +283,26 @@ class Members:
             found.update(*(n.defined for n in more))
         return frozenset(found)
 
-    def _offered(self, compiled: Mapping[CompileCommand, Names], blobs: Iterable[CompileCommand]) -> Iterator[str]:
+    def _offered(
+        self, compiled: Mapping[CompileCommand, SymbolNames], blobs: Iterable[CompileCommand]
+    ) -> Iterator[str]:
         """Yield the symbols of `blobs` that stay undefined in files that use them: all but inline
         functions and implicit instances."""
         for blob in blobs:
             names, p = compiled.get(blob), self._probed.get(blob)
             if names is not None:
-                declared = self._mentions.declared_instances
+                declared = self._references.declared_instances
                 yield from names.strong
                 yield from (s for s in names.defined - names.strong if template_of(s) in declared)
             elif p is not None:
                 yield from frozenset(p.symbols).union(p.unreachable, p.kernels) - p.weak
 
     @cached_property
-    def _given(self) -> Names:
+    def _given(self) -> SymbolNames:
         """Return the names of what the link takes in any case, without blobs."""
         whole = [n for path, n in self._found.files.items() if path in self._inputs.whole]
         defined = self._found.objects.defined.union(*(n.defined for n in whole))
-        return Names(defined, self._found.objects.undefined.union(*(n.undefined for n in whole)))
+        return SymbolNames(defined, self._found.objects.undefined.union(*(n.undefined for n in whole)))
 
     @cached_property
     def _asked_for(self) -> frozenset[str]:

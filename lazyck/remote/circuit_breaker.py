@@ -1,5 +1,4 @@
-"""Remembers in the local cache which tiers failed a moment ago, so that thirty blobs do not wait
-thirty times.
+"""Records in the local cache which tiers failed recently, so that each failure is waited for once.
 
 A tier is skipped for six times as long as its failure took. So a bad tier costs at most a seventh
 of the time, and one that refuses connections during a restart is used again after seconds. While
@@ -38,8 +37,8 @@ class _Pause:
     why: str = ""
 
 
-class Memory:
-    """What this host, or without `cache` this process, knows of tiers that are down."""
+class CircuitBreaker:
+    """The tiers that are down, as recorded for this host, or without `cache` for this process."""
 
     def __init__(self, cache: Path | None, times: Times) -> None:
         self._directory = cache / REMOTE if cache else None

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lazyck.postbuild.build_options import BuildSettings
-from lazyck.postbuild.job import LinkJob
+from lazyck.postbuild.build_options import BuildOptions
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects.inputs import LinkInputs
-from lazyck.postbuild.store import Store
+from lazyck.postbuild.probe_cache import ProbeCache
 from lazyck.toolchains.command import Invocation, LinkCommand
 from support import HERE
 
@@ -17,15 +17,15 @@ NO_INPUTS = LinkInputs((), True, "", NONE, NONE, (), (), (), (), "", (), {}, 0)
 LINK = LinkCommand(Invocation("c++", "host", "/w", ("c++", "-shared"), 1, ()), "/w/libx.so")
 
 
-def link_job(directory: Path, link: LinkCommand = LINK, inputs: LinkInputs = NO_INPUTS, **more: Any) -> LinkJob:
+def link_context(directory: Path, link: LinkCommand = LINK, inputs: LinkInputs = NO_INPUTS, **more: Any) -> LinkContext:
     """Return a job that works in `directory`, with other fields in `more`."""
     given: Mapping[str, Any] = {
-        "settings": BuildSettings("/t", jobs=1),
+        "options": BuildOptions("/t", jobs=1),
         "env": os.environ,
         "final": directory,
         "compiler": (HERE.cxx,),
-        "store": Store(directory / "store"),
+        "cache": ProbeCache(directory / "store"),
         "say": lambda _: None,
         **more,
     }
-    return LinkJob(link, inputs, directory=directory, **given)
+    return LinkContext(link, inputs, directory=directory, **given)

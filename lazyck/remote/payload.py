@@ -1,6 +1,5 @@
-"""Contents as they travel: a file to upload, as it was when it was opened, and compression by zstd.
-What is unpacked is bounded by what it should be, however much a lying store has packed into few
-bytes."""
+"""A file to upload, as it was when it was opened, and compression by zstd. Decompression stops at
+the expected size, because a hostile backend may send a compression bomb."""
 
 import contextlib
 import hashlib
@@ -22,7 +21,7 @@ _LEVEL = 3
 
 
 @dataclass(frozen=True)
-class Contents:
+class Payload:
     """A file to upload."""
 
     path: str
@@ -31,8 +30,9 @@ class Contents:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Contents]:
-    """Open a file, whatever becomes of its name, and yield its contents. Raises `OSError`."""
+def opened(path: Path) -> Iterator[Payload]:
+    """Open a file and yield a payload that stays valid if the file is unlinked. Raises
+    `OSError`."""
     with open_regular(path) as f:
         h = hashlib.sha256()
         for part in parts_of(f):
@@ -41,15 +41,15 @@ def opened(path: Path) -> Iterator[Contents]:
 
 
 @contextlib.contextmanager
-def compressing(contents: Contents) -> Iterator[Callable[[], Contents]]:
+def compressing(payload: Payload) -> Iterator[Callable[[], Payload]]:
     """Yield a function that returns the contents compressed, in a file that is made at its first
     call. The function raises `RemoteError` if zstandard is not installed."""
     with tempfile.TemporaryFile(prefix="lazyck-") as file:
 
         @lru_cache
-        def get() -> Contents:
+        def get() -> Payload:
             h = hashlib.sha256()
-            with open(contents.path, "rb") as f:
+            with open(payload.path, "rb") as f:
                 for part in compressed(parts_of(f)):
                     h.update(part)
                     file.write(part)
@@ -59,12 +59,11 @@ def compressing(contents: Contents) -> Iterator[Callable[[], Contents]]:
         yield get
 
 
-def _contents(file: IO[bytes], sha256: str) -> Contents:
-    return Contents(f"/proc/{os.getpid()}/fd/{file.fileno()}", sha256, file.tell())
+def _contents(file: IO[bytes], sha256: str) -> Payload:
+    return Payload(f"/proc/{os.getpid()}/fd/{file.fileno()}", sha256, file.tell())
 
 
 def parts_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the contents of an open file in parts."""
     while part := file.read(_CHUNK):
         yield part
 

@@ -8,14 +8,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lazyck.remote import web
+from lazyck.remote.backend import CHUNK, Backend, BackendError
 from lazyck.remote.extras import need
-from lazyck.remote.store import CHUNK, Store, StoreError
 from lazyck.remote.tiers import Tier, Times
 
 _EXTRA = "remote-s3"
 
 
-class S3Store(Store):
+class S3Backend(Backend):
     """A bucket, or a place in one. Credentials are what Amazon's own tools take."""
 
     def __init__(self, tier: Tier, times: Times) -> None:
@@ -55,7 +55,7 @@ class S3Store(Store):
     def _put(self, name: str, body: Any, **how: str) -> bool:
         found = self._ask("put_object", name, Body=body, **how)
         if found is None:
-            raise StoreError("has no such bucket")
+            raise BackendError("has no such bucket")
         return found is not _NOT_MADE
 
     def _ask(self, what: str, name: str, **how: Any) -> Any:
@@ -71,7 +71,7 @@ class S3Store(Store):
             return None
         if status in (409, 412) and "IfNoneMatch" in how:
             return _NOT_MADE
-        raise StoreError("denies access" if status == 403 else f"answers with status {status}")
+        raise BackendError("denies access" if status == 403 else f"answers with status {status}")
 
     def _connected(self) -> Any:
         """Return the client, made when it is needed: a server may be asked for credentials."""
@@ -121,7 +121,7 @@ class S3Store(Store):
                 most -= len(part)
                 yield part
         except (errors.HTTPClientError, errors.IncompleteReadError) as e:
-            raise StoreError("stalls or breaks off within an answer") from e
+            raise BackendError("stalls or breaks off within an answer") from e
         finally:
             body.close()
 

@@ -9,9 +9,17 @@ from typing import Any
 from lazyck.errors import FormatError
 from lazyck.formats.manifest import Manifest
 from lazyck.prebuild.farm.guard import describe
-from lazyck.prebuild.farm.messages import LARGEST_ANSWER, Order, Report, T, Visit, decode_message, encode_message
-from lazyck.prebuild.farm.worker import answer_visit
-from lazyck.runtime.objects import source_digest
+from lazyck.prebuild.farm.messages import (
+    LARGEST_ANSWER,
+    CompileOrder,
+    T,
+    WorkerQuery,
+    WorkerReport,
+    decode_message,
+    encode_message,
+)
+from lazyck.prebuild.farm.worker import answer_query
+from lazyck.runtime.builder import source_digest
 from lazyck.visible import visible
 
 _GATHER_SECONDS = 30  # results are small; if its worker is gone, one never comes
@@ -20,13 +28,13 @@ _MOST_THREADS = 4096  # the limit for what the scheduler says about a worker
 
 
 @dataclass
-class Member:
+class PooledWorker:
     """A worker that may work: how many compiles it takes at a time, how many it has, and the groups
     whose precompiled preamble it has."""
 
     address: str
     host: str
-    places: int
+    threads: int
     busy: int = 0
     preambles: set[str] = field(default_factory=set)
 
@@ -50,17 +58,17 @@ def read_answer(future: Any, kind: type[T]) -> T | Exception:
 
 
 @dataclass
-class Crew:
+class WorkerPool:
     """The workers of a run. `used` are the recipes that the run needs; other recipes of the
     manifest do not matter."""
 
     client: Any
-    asked: Visit
+    asked: WorkerQuery
     manifest: Manifest
     used: frozenset[int]
     jobs: int | None
     say: Callable[[str], None]
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, PooledWorker] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     asking: dict[str, _Asked] = field(default_factory=dict)
 
@@ -73,33 +81,35 @@ class Crew:
         self.asking = {a: asked for a, asked in self.asking.items() if a in threads}
         for address in threads:
             if address not in self.members and address not in self.refused and address not in self.asking:
-                future = self.ask(answer_visit, self.asked, f"lazyck-visit-{self.asked.run}-{address}", address)
+                future = self.ask(answer_query, self.asked, f"lazyck-visit-{self.asked.run}-{address}", address)
                 self.asking[address] = _Asked(future, threads[address], time.monotonic())
         return gone
 
-    def ask(self, function: Callable[[bytes], bytes], message: Visit | Order, name: str, address: str) -> Any:
+    def ask(
+        self, function: Callable[[bytes], bytes], message: WorkerQuery | CompileOrder, name: str, address: str
+    ) -> Any:
         """Have a worker answer a message, and return the future, which has this name."""
         return self.client.submit(function, encode_message(message), key=name, workers=[address], pure=False)
 
     def hear(self) -> None:
         """Process the answers that have come so far."""
         for address, asked in list(self.asking.items()):
-            answer: Report | Exception = TimeoutError(f"nothing within {_VISIT_SECONDS} s")
+            answer: WorkerReport | Exception = TimeoutError(f"nothing within {_VISIT_SECONDS} s")
             if asked.future.status in ("finished", "error"):
-                answer = read_answer(asked.future, Report)
+                answer = read_answer(asked.future, WorkerReport)
             elif time.monotonic() - asked.since < _VISIT_SECONDS:
                 continue
             del self.asking[address]
             problem = self._problem(answer)
-            host = visible(answer.host) if isinstance(answer, Report) else ""
+            host = visible(answer.host) if isinstance(answer, WorkerReport) else ""
             if problem:
                 self.refused[address] = problem
                 self.say(f"refused worker {visible(address)}{f' ({host})' if host else ''}: {problem}")
             else:
                 threads = min(max(1, asked.threads), _MOST_THREADS)
-                self.members[address] = Member(address, host, self.jobs or threads)
+                self.members[address] = PooledWorker(address, host, self.jobs or threads)
 
-    def _problem(self, answer: Report | Exception) -> str:
+    def _problem(self, answer: WorkerReport | Exception) -> str:
         if isinstance(answer, FormatError):
             return f"it does not answer as this lazyck does ({visible(answer.message)})"
         if isinstance(answer, Exception):
@@ -122,7 +132,7 @@ class Crew:
                 )
         return ""
 
-    def freest(self) -> Member | None:
-        """Return the member with most free places, or None if there are none."""
-        free = (m for m in self.members.values() if m.busy < m.places)
-        return min(free, key=lambda m: (m.busy - m.places, m.address), default=None)
+    def freest(self) -> PooledWorker | None:
+        """Return the member with most free threads, or None if there are none."""
+        free = (m for m in self.members.values() if m.busy < m.threads)
+        return min(free, key=lambda m: (m.busy - m.threads, m.address), default=None)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lazyck.check.compare import BY_DESIGN, FAILING, Difference
-from lazyck.check.library import Checked, first_error
+from lazyck.check.library_check import Checked, first_error
 from lazyck.postbuild.cxx import demangle
 from lazyck.quantities import counted
 from lazyck.visible import visible
@@ -16,7 +16,6 @@ _SHOWN = 20  # differences of one kind that are listed without --verbose
 
 
 def render(found: Sequence[Checked], env: Mapping[str, str], *, verbose: bool) -> str:
-    """Return the text that is shown when the checks have ended."""
     texts = _readable(found, env)
     lines = [line for c in found for line in _library(c, texts, verbose=verbose)]
     return "\n".join(f"lazyck: {visible(line)}" for line in lines)
@@ -75,7 +74,6 @@ def _kind(kind: str, differences: Sequence[Difference], texts: Mapping[str, str]
 
 
 def to_json(found: Sequence[Checked], env: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the results for programs."""
     texts = _readable(found, env)
     return [
         {

@@ -36,7 +36,7 @@ _GROUPS = {
     "entrance/tool_make.cpp": _TOOL,
 }
 
-# No -fno-exceptions, sanitizer or -march: the objects must fit whatever they are linked with.
+# No -fno-exceptions, sanitizer or -march: the objects must fit any project's.
 CXX_FLAGS = (
     "-std=c++17",
     "-g0",
@@ -80,7 +80,7 @@ def compile_objects(
         raise BuildError(
             f"lazyck has no stubs for machine {machine!r}", f"build for one of: {', '.join(sorted(MACHINES))}"
         )
-    units = [*_units(src, with_tool=False), _Unit(trampoline.stem, (trampoline,))]
+    units = [*_units(src, with_tool=False), _RuntimeObject(trampoline.stem, (trampoline,))]
     return _compile(store, compiler, src, units, extra_flags, jobs)
 
 
@@ -104,8 +104,8 @@ def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fl
 
 
 def objects_for_wheels(store: Path, compiler: Sequence[str]) -> dict[str, tuple[str, Path]]:
-    """Return keys and objects, by name, that `shipped.write` puts into a wheel. Nobody waits for
-    them, so that they are as small as possible. Raises `CommandError`, `ToolchainError`."""
+    """Return keys and objects, by name, that `shipped.write` puts into a wheel. They are
+    optimised for size, because no build waits for them. Raises `CommandError`, `ToolchainError`."""
     made = compile_objects(store, compiler, extra_flags=_SMALLEST)
     made += _compile(store, compiler, SOURCES, _units(SOURCES, with_tool=True), _SMALLEST, None)
     made += _compile(store, compiler, SOURCES, [u for u in _units(SOURCES, with_tool=False) if u.is_fast], (), None)
@@ -129,7 +129,6 @@ def shipped_tool(out: Path) -> Path | None:
 
 
 def tool_path(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_flags: Sequence[str] = ()) -> Path:
-    """Return where `build_tool` puts the executable."""
     stamp = digest(_command_stamp(canonical(compiler), extra_flags).encode(), source_digest(src).encode())
     return out / stamp[:16] / "lazyck-rt"
 
@@ -155,14 +154,13 @@ def _sources(src: Path, pattern: str) -> list[Path]:
 
 
 def _texts(src: Path, files: Iterable[Path]) -> Iterator[bytes]:
-    """Yield the path in `src` and the contents of each file."""
     for path in files:
         yield encode(path.relative_to(src).as_posix())
         yield path.read_bytes()
 
 
 @dataclass(frozen=True)
-class _Unit:
+class _RuntimeObject:
     """The sources of one object, the object's name, and whether its code must be fast."""
 
     name: str
@@ -170,14 +168,13 @@ class _Unit:
     is_fast: bool = False
 
 
-def _units(src: Path, *, with_tool: bool) -> list[_Unit]:
-    """Return the units in which the C++ sources are compiled."""
+def _units(src: Path, *, with_tool: bool) -> list[_RuntimeObject]:
     groups: dict[tuple[str, bool], list[Path]] = {}
     for source in _sources(src, "*.cpp"):
         group = _GROUPS.get(source.relative_to(src).as_posix(), _RUNTIME)
         if with_tool or group != _TOOL:
             groups.setdefault((group if src == SOURCES else source.stem, group == _DIGESTS), []).append(source)
-    return [_Unit(name, tuple(sources), is_fast) for (name, is_fast), sources in groups.items()]
+    return [_RuntimeObject(name, tuple(sources), is_fast) for (name, is_fast), sources in groups.items()]
 
 
 def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
@@ -188,7 +185,6 @@ def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
 
 
 def _command_stamp(compiler: Sequence[str], extra_flags: Sequence[str]) -> str:
-    """Return a digest of the compiler and its flags."""
     version = proc.run([*compiler, "--version"])
     if version.status != 0:
         raise ToolchainError(f"{compiler[0]!r} is not a C++ compiler: --version fails", _HINT)
@@ -201,7 +197,7 @@ def _compile(
     store: Path,
     compiler: Sequence[str],
     src: Path,
-    units: Sequence[_Unit],
+    units: Sequence[_RuntimeObject],
     extra_flags: Sequence[str],
     jobs: int | None,
 ) -> list[Path]:
@@ -229,7 +225,7 @@ def _compile(
     argv = [*_flags(compiler, extra_flags), "-iquote", str(src), "-iquote", str(include)]
     small = _SMALL["clang" if accepts(compiler, ("-Xclang", "-Oz"), "c++") else "g++"]
 
-    def compile_one(unit: _Unit, target: Path) -> None:
+    def compile_one(unit: _RuntimeObject, target: Path) -> None:
         temporary = target.with_suffix(".new.o")
         temporary.parent.mkdir(exist_ok=True)
         source = unit.sources[0]

@@ -13,7 +13,7 @@ from lazyck import proc
 from lazyck.errors import ToolchainError
 
 
-class State(str, Enum):
+class RequirementState(str, Enum):
     """How a check ended. The values are words of `lazyck doctor --json`."""
 
     OK = "ok"
@@ -22,12 +22,12 @@ class State(str, Enum):
 
 
 @dataclass(frozen=True)
-class Check:
+class Requirement:
     """One thing that a toolchain needs: its name, how the check ended, what was seen, and the line
     that installs it."""
 
     name: str
-    state: State
+    state: RequirementState
     detail: str = ""
     install: str = ""
 
@@ -65,7 +65,7 @@ def try_out(
     env: Mapping[str, str],
     detail: str,
     complaints: Sequence[tuple[str, str, Mapping[str, str]]],
-) -> Check:
+) -> Requirement:
     """Check whether `commands` succeed in a directory with `files`.
 
     Each of `complaints` has words of a failed command's output, what is missing if they are there,
@@ -77,9 +77,9 @@ def try_out(
             Path(work, name).write_text(text)
         said = next((said for argv in commands if (said := fault_of(argv, env, work))), "")
     if not said:
-        return Check(complaints[-1][1], State.OK, detail)
+        return Requirement(complaints[-1][1], RequirementState.OK, detail)
     _, name, lines = next(row for row in complaints if row[0] in said)
-    return Check(name, State.MISSING, error_line(said), install_line(lines))
+    return Requirement(name, RequirementState.MISSING, error_line(said), install_line(lines))
 
 
 # ID or ID_LIKE in /etc/os-release → package manager

@@ -1,6 +1,6 @@
-"""The interface of backends, objects by name, and their list: a new one is a module with a class
-that has the interface, and a row here. Any exception counts as a failure of the tier; `StoreError`
-tells the reason."""
+"""The interface of backends, which hold objects by name, and their list. A new backend is a module
+with a class that has the interface, and a row here. Any exception counts as a failure of the tier;
+`BackendError` gives the reason."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ UNKNOWN_SIZE = -1
 DIRECTORY = "file"
 
 
-class StoreError(RemoteError):
+class BackendError(RemoteError):
     """A tier did not do what it was asked. The message says why, and has no credentials."""
 
 
-class Store(Protocol):
+class Backend(Protocol):
     """Objects by name, `ac/<hash>` and `cas/<hash>`. What is written is there whole or
     not at all."""
 
@@ -41,9 +41,9 @@ class Store(Protocol):
         """Write the object from a file, whether it exists or not."""
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
-        """Create an object unless it exists, for so many seconds if the store can forget. Return
-        whether it was created, or None if it was written and the store cannot tell whether another
-        process did so, too."""
+        """Create an object unless it exists. It expires after `seconds` if the backend can expire
+        objects. Return whether it was created, or None if it was written and the backend cannot
+        tell whether another process wrote it, too."""
 
     def replace(self, name: str, old: bytes, new: bytes, seconds: float) -> bool | None:
         """Replace the object if it is `old`. The result is like that of `create`."""
@@ -51,7 +51,7 @@ class Store(Protocol):
         return None
 
     def delete(self, name: str) -> bool:
-        """Delete the object. Return False if the store cannot."""
+        """Delete the object. Return False if the backend cannot."""
 
 
 def read_token(path: str, label: str) -> str:
@@ -64,36 +64,36 @@ def read_token(path: str, label: str) -> str:
 
 
 @dataclass(frozen=True)
-class Backend:
-    """`place` is `MODULE:CLASS` in this package. `attributes` are those that its tiers may have
+class BackendSpec:
+    """`target` is `MODULE:CLASS` in this package. `attributes` are those that its tiers may have
     besides what all tiers may have. With `takes_password`, a URL may hold one."""
 
-    place: str
+    target: str
     attributes: tuple[str, ...] = ()
     takes_password: bool = False
 
 
-_HTTP = Backend("http_store:HttpStore", ("token-file",), takes_password=True)
-_REDIS = Backend("redis_store:RedisStore", ("token-file",), takes_password=True)
+_HTTP = BackendSpec("http_backend:HttpBackend", ("token-file",), takes_password=True)
+_REDIS = BackendSpec("redis_backend:RedisBackend", ("token-file",), takes_password=True)
 _BACKENDS = {
-    DIRECTORY: Backend("directory_store:DirectoryStore", takes_password=True),
+    DIRECTORY: BackendSpec("directory_backend:DirectoryBackend", takes_password=True),
     "http": _HTTP,
     "https": _HTTP,
     "redis": _REDIS,
     "rediss": _REDIS,
-    "s3": Backend("s3_store:S3Store", ("endpoint",)),
+    "s3": BackendSpec("s3_backend:S3Backend", ("endpoint",)),
 }
-_OTHERS = Backend("apart_store:ApartStore")  # whatever fsspec knows
+_OTHERS = BackendSpec("fsspec_backend:FsspecBackend")  # what fsspec knows
 
 
-def backend_of(scheme: str) -> Backend:
+def spec_of(scheme: str) -> BackendSpec:
     """Return the backend that serves URLs of this scheme."""
     return _BACKENDS.get(scheme, _OTHERS)
 
 
-def open_store(tier: "Tier", times: "Times") -> Store:
+def open_backend(tier: "Tier", times: "Times") -> Backend:
     """Return a tier's backend, not connected. Raises `RemoteError` if its library is missing."""
     # A backend is imported when it is used, because the helper starts for every local miss.
-    module, _, name = backend_of(tier.scheme).place.partition(":")
-    store: Store = getattr(import_module(f"lazyck.remote.{module}"), name)(tier, times)
-    return store
+    module, _, name = spec_of(tier.scheme).target.partition(":")
+    backend: Backend = getattr(import_module(f"lazyck.remote.{module}"), name)(tier, times)
+    return backend

@@ -14,17 +14,17 @@ from lazyck import abi, proc
 from lazyck.directory import Directory, find_root
 from lazyck.errors import FormatError, ToolchainError
 from lazyck.files import private_directory, write_atomic
-from lazyck.formats.layout import Place, log_of, root_of, split_leaf
+from lazyck.formats.layout import EntryPath, log_of, root_of, split_leaf
 from lazyck.formats.manifest import BlobRecord, Recipe
 from lazyck.prebuild.blob_names import Selection, part_of
-from lazyck.runtime.objects import build_tool, shipped_tool
+from lazyck.runtime.builder import build_tool, shipped_tool
 from lazyck.settings.environment import runtime_source, tools_dir
 from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
 from lazyck.toolchains.base import compiler_identity
 
 
 @dataclass(frozen=True)
-class Entry:
+class BlobEntry:
     """One blob for one set of archs: where it is, or would be, in the cache. `archs` are those that
     make this entry (empty: it depends on none). Any cache, local or remote, has the entry under
     `key` and `place` (below `v1/`)."""
@@ -39,7 +39,6 @@ class Entry:
 
     @property
     def root(self) -> Path:
-        """Return the cache that the entry is in."""
         return root_of(self.path)
 
     @property
@@ -50,7 +49,7 @@ class Entry:
     @property
     def cost_key(self) -> tuple[str, str, str]:
         """Return library, blob and archs as `lazyck.history.costs` has them."""
-        return Place.of(self.path).cost_key
+        return EntryPath.of(self.path).cost_key
 
     @property
     def log(self) -> Path:
@@ -88,7 +87,7 @@ def tool(env: Mapping[str, str]) -> Path:
 
 def entries(
     rt: Path, manifest_file: Path, selection: Selection, archs: tuple[str, ...], env: Mapping[str, str]
-) -> list[Entry]:
+) -> list[BlobEntry]:
     """Return what the cache has of the blobs, for one set of archs. Cached entries are whole."""
     names = [b.name for b in selection.blobs]
     return status(rt, manifest_file, names, archs, env) if names else []
@@ -96,14 +95,14 @@ def entries(
 
 def status(
     rt: Path, manifest_file: Path, names: Collection[str], archs: Sequence[str], env: Mapping[str, str]
-) -> list[Entry]:
+) -> list[BlobEntry]:
     """Return what the cache has of the blobs and kernels of these names."""
     found = []
     for r in _rows(abi.RT_STATUS, rt, manifest_file, names, archs, env):
         arch, path = r[abi.ROW_ARCH], Path(r[abi.ROW_PATH])
         own = () if arch == "any" else tuple(arch.split("+"))
         is_cached, key, entry = bool(r[abi.ROW_CACHED]), r[abi.ROW_KEY], r[abi.ROW_ENTRY]
-        found.append(Entry(r[abi.ROW_NAME], own, arch, path, is_cached, key, entry))
+        found.append(BlobEntry(r[abi.ROW_NAME], own, arch, path, is_cached, key, entry))
     return found
 
 
@@ -135,24 +134,24 @@ def known_kernels(
 
 def all_entries(
     rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
-) -> list[Entry]:
+) -> list[BlobEntry]:
     """Return `entries` for every set of archs that `gpu_archs` means. A host blob, whose entry does
     not depend on these archs, is there once."""
-    found: dict[Path, Entry] = {}
+    found: dict[Path, BlobEntry] = {}
     for archs in arch_sets(selection, gpu_archs, env):
         for entry in entries(rt, manifest_file, selection, archs, env):
             found.setdefault(entry.path, entry)
     return list(found.values())
 
 
-def make_room(entry: Entry) -> None:
+def make_room(entry: BlobEntry) -> None:
     """Make the directories of an entry. The runtime refuses those that others can write to."""
     entry.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in reversed(entry.path.parents[:3]):
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
-def keep_log(entry: Entry, text: str) -> str:
+def keep_log(entry: BlobEntry, text: str) -> str:
     """Write what a compiler printed elsewhere where a local build would have it. Return the path,
     or an empty string if it printed nothing."""
     if not text:
@@ -177,10 +176,10 @@ def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str], *mo
     return [*words, *(w for arch in archs for w in (abi.OPTION_ARCH, arch)), *more]
 
 
-def cached_archs(entry: Entry) -> dict[str, Path]:
+def cached_archs(entry: BlobEntry) -> dict[str, Path]:
     """Map archs, as directories name them, to this entry for them, made by the same toolchain with
     the same extra key."""
-    build = Place.of(entry.path).build
+    build = EntryPath.of(entry.path).build
     found = {}
     for leaf in _leaves_beside(entry):
         archs, other = split_leaf(leaf.path.name)
@@ -189,7 +188,7 @@ def cached_archs(entry: Entry) -> dict[str, Path]:
     return found
 
 
-def _leaves_beside(entry: Entry) -> Iterator[Directory]:
+def _leaves_beside(entry: BlobEntry) -> Iterator[Directory]:
     """Yield the directories with entries of its library, each open until the next. Raises
     `RefusedError` if the cache is refused. Refused directories below it are passed over."""
     root = find_root(entry.root)

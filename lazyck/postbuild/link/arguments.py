@@ -18,20 +18,24 @@ from lazyck.abi import Role
 from lazyck.errors import FormatError
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import state
-from lazyck.postbuild.job import LinkJob
 from lazyck.postbuild.link import outputs
 from lazyck.postbuild.link.reach import Demands
 from lazyck.postbuild.link.relink import RUNTIME
+from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories
 from lazyck.postbuild.objects.reveal import private_name, reveal
 from lazyck.toolchains import lookup
 from lazyck.toolchains.command import CompileCommand, Invocation
-from lazyck.toolchains.options import Item
+from lazyck.toolchains.options import CommandItem
 
 
 def link_words(
-    job: LinkJob, eager_objects: Sequence[str], soname: str, demands: Demands | None, wrapped: Sequence[str] = ()
+    context: LinkContext,
+    eager_objects: Sequence[str],
+    soname: str,
+    demands: Demands | None,
+    wrapped: Sequence[str] = (),
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command that links the library into the job's directory, with stubs, and with the
     runtime and what lazy blobs demand if there are any. Return also the project's names of the
@@ -39,14 +43,14 @@ def link_words(
 
     `eager_objects` are file names in its `eager`. Objects and archives are copied into `objects`.
     """
-    link, inputs, directory = job.link, job.inputs, job.directory
+    link, inputs, directory = context.link, context.inputs, context.directory
     shutil.rmtree(directory / "objects", ignore_errors=True)
-    keeper = Keeper(job, demands, soname)
+    keeper = PortableArguments(context, demands, soname)
     output = f"{state.HERE}/{os.path.basename(link.output)}"
     mine = [f"{state.HERE}/stubs.o", *([RUNTIME] if demands else [])]
     mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
     mine += [keeper.copy(str(directory / "eager" / name)) for name in eager_objects]
-    words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
+    words = [context.paths.real(w) for w in link.call.argv[: link.call.prefix]]
     for i, item in enumerate(inputs.items):
         if i == inputs.first:  # also before an archive, since eager blobs may need other members of it
             words += mine
@@ -71,14 +75,14 @@ def _to_linker(*options: str) -> list[str]:
     return [word for option in options for word in ("-Xlinker", option)]
 
 
-def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[str]:
+def _for_blobs(inputs: LinkInputs, keeper: "PortableArguments", demands: Demands) -> list[str]:
     """Return words for archives' members and shared libraries that only blobs need."""
     words = _to_linker(*(word for symbol in sorted(demands.pulled) for word in ("-u", symbol)))
     kept: list[str] = []
     for index in demands.kept:
         item = inputs.items[index]
         if item.role is Role.LINKER:
-            kept += _to_linker(*(keeper.places.real(path) for i, path in inputs.libraries if i == index))
+            kept += _to_linker(*(keeper.paths.real(path) for i, path in inputs.libraries if i == index))
         else:
             kept += keeper.item(item)
     if any(item.role is Role.LIBRARY and item.value == "m" for item in inputs.items):
@@ -88,16 +92,16 @@ def _for_blobs(inputs: LinkInputs, keeper: "Keeper", demands: Demands) -> list[s
     return words
 
 
-class Keeper:
+class PortableArguments:
     """Makes words independent of the build: inputs become copies, other paths absolute, shim homes
     real ones. Copies for a lazy library of that `soname` export what its blobs demand, if any."""
 
-    def __init__(self, job: LinkJob, demands: Demands | None = None, soname: str = "") -> None:
-        self._link, self.places = job.link, job.places
+    def __init__(self, context: LinkContext, demands: Demands | None = None, soname: str = "") -> None:
+        self._link, self.paths = context.link, context.paths
         self._revealed = demands.revealed if demands and demands.has_blobs else None
         self._aliases = {s: private_name(s, soname) for s in demands.renamed} if demands else {}
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
-        self._objects = job.directory / "objects"
+        self._objects = context.directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
 
     def copy(self, name: str) -> str:
@@ -115,21 +119,21 @@ class Keeper:
         self.originals[word] = name
         return word
 
-    def item(self, item: Item) -> list[str]:
+    def item(self, item: CommandItem) -> list[str]:
         """Return the words of an option, or of an input that is neither object nor archive."""
         if not item.name:  # a library, a script, or nothing that exists
             path = self._link.call.path(item.words[0])
-            return [self.places.real(path) if os.path.exists(path) else item.words[0]]
+            return [self.paths.real(path) if os.path.exists(path) else item.words[0]]
         if item.value is None:
             return list(item.words)
         if item.role is Role.LINKER:
             value = ",".join(self.linker_part(part) for part in item.value.split(","))
         elif item.role is Role.LIBRARY_DIR:
-            value = self.places.real(self._link.call.path(item.value))
+            value = self.paths.real(self._link.call.path(item.value))
         elif item.name in ("-T", "--script"):
             value = self.linker_part(item.value)
         else:
-            value = self.places.real(item.value) if item.value.startswith("/") else item.value
+            value = self.paths.real(item.value) if item.value.startswith("/") else item.value
         return item.with_value(value)
 
     def linker_part(self, part: str) -> str:
@@ -140,8 +144,8 @@ class Keeper:
         path = self._link.call.path(value) if value else ""
         if value and not value.startswith("-") and os.path.isfile(path):
             is_library = ".so" in os.path.basename(path)
-            return f"{lead}{equals}{self.places.real(path) if is_library else self.copy(value)}"
-        return f"{lead}{equals}{self.places.real(value) if value.startswith('/') else value}"
+            return f"{lead}{equals}{self.paths.real(path) if is_library else self.copy(value)}"
+        return f"{lead}{equals}{self.paths.real(value) if value.startswith('/') else value}"
 
 
 # -- the project's own link -----------------------------------------------------------------------
@@ -156,7 +160,7 @@ class AheadLink:
 
     words: tuple[str, ...]  # the whole command; its output is `HERE/ahead/<file name>`
     cwd: str
-    records: tuple[CompileCommand, ...]  # of its deferred objects: record N is to be compiled into `ahead/N.o`
+    records: tuple[CompileCommand, ...]  # record N, of a deferred object, is compiled into `ahead/N.o`
     archives: tuple[str, ...]  # file names of kept copies in `objects`: from number N, `ahead/N.a` is to be made
     eager: Mapping[str, str]  # the outputs of the blobs that are compiled eagerly, and the reasons
     shared: bool  # whether the output is a library
@@ -167,16 +171,16 @@ class AheadLink:
 class _Writer:
     """Turns the items of a link command into words for an ahead-of-time link."""
 
-    def __init__(self, job: LinkJob) -> None:
-        self._link, self._inputs, self._keeper = job.link, job.inputs, Keeper(job)
-        self._directories = library_directories(job.inputs.items, job.link)
+    def __init__(self, context: LinkContext) -> None:
+        self._link, self._inputs, self._keeper = context.link, context.inputs, PortableArguments(context)
+        self._directories = library_directories(context.inputs.items, context.link)
         self.records: dict[str, range] = {}  # path of a deferred object → numbers of its records
         self.blobs: list[CompileCommand] = []
         self.archives: dict[str, int] = {}  # path of an archive → its number
         self.copies: list[str] = []
-        self._real_archives = frozenset(job.inputs.archives)
+        self._real_archives = frozenset(context.inputs.archives)
 
-    def words(self, index: int, item: Item) -> list[str]:
+    def words(self, index: int, item: CommandItem) -> list[str]:
         """Return the words that stand for `item`, the one at `index`."""
         held = [path for path in files_of(item, self._link, self._directories) if path in self._inputs.records]
         if not held:
@@ -206,10 +210,10 @@ class _Writer:
         return own + [f"{state.HERE}/{FOLDER}/{n}.o" for n in self.records[path]]
 
 
-def ahead_link(job: LinkJob, eager: Mapping[str, str], kept: tuple[str, ...]) -> AheadLink:
+def ahead_link(context: LinkContext, eager: Mapping[str, str], kept: tuple[str, ...]) -> AheadLink:
     """Return the link with nothing lazy. Copies archives with deferred members."""
-    link, inputs, writer = job.link, job.inputs, _Writer(job)
-    words = [job.places.real(w) for w in link.call.argv[: link.call.prefix]]
+    link, inputs, writer = context.link, context.inputs, _Writer(context)
+    words = [context.paths.real(w) for w in link.call.argv[: link.call.prefix]]
     words += [f"{state.HERE}/deferred.o"] if inputs.stays else []  # as in the lazy link
     for index, item in enumerate(inputs.items):
         words += writer.words(index, item) if item.role is not Role.OUTPUT else []
@@ -220,7 +224,6 @@ def ahead_link(job: LinkJob, eager: Mapping[str, str], kept: tuple[str, ...]) ->
 
 
 def save_ahead(ahead: AheadLink, directory: Path) -> None:
-    """Write `ahead` into the library's directory."""
     raw = {"version": AHEAD_VERSION, **vars(ahead)}
     write_atomic(directory / "ahead.json", json.dumps(raw, default=vars).encode())
 

@@ -1,15 +1,15 @@
 """Stores objects in the object stores that fsspec knows, except S3. Credentials are what those
 stores' own tools take.
 
-Their libraries collect answers in memory without a limit, and go on reading when nobody waits any
-more, each in its own way. So each runs in a process apart, which has little memory, and is killed
-when its exchange is given up. It ends when this process has gone. The processes send each other
+Their libraries collect answers in memory without a limit, and cannot be cancelled. So each runs in
+a child process, which has little memory, is killed when its exchange is given up, and ends when
+this process has gone. The processes send each other
 values as `marshal` writes them, which cannot run code where they are read: first the tier's URL and
-label, then requests (<method of Store>, <word>…), which are answered one after the other:
+label, then requests (<method of Backend>, <word>…), which are answered one after the other:
 
     ("found", <value>)
     ("parts",), then the parts, then b"" and ("found", None)
-    ("store", <message>), ("remote", <message>, <hint>) or ("fails", <kind>) for an error
+    ("backend", <message>), ("remote", <message>, <hint>) or ("fails", <kind>) for an error
 """
 
 import contextlib
@@ -26,16 +26,16 @@ from urllib.parse import urlsplit
 
 from lazyck.errors import LazyckError, RemoteError
 from lazyck.proc import Conversation
+from lazyck.remote.backend import CHUNK, Backend, BackendError
 from lazyck.remote.exchange import current
 from lazyck.remote.extras import need
-from lazyck.remote.store import CHUNK, Store, StoreError
 from lazyck.remote.tiers import Tier, Times
 
 _PART = 8 * CHUNK
 _MOST_MEMORY = 384 << 20  # in bytes
 
 
-class ApartStore:
+class FsspecBackend:
     """A bucket, or a place in one."""
 
     def __init__(self, tier: Tier, times: Times) -> None:
@@ -76,27 +76,27 @@ class _Child(Conversation):
     def __init__(self, tier: Tier, lock: threading.Lock, idle: "list[_Child]") -> None:
         # With -m, Python would look into the working directory first.
         path = [p for p in sys.path if p]
-        program = f"import sys; sys.path[:] = {path!r}; from lazyck.remote.apart_store import main; main()"
+        program = f"import sys; sys.path[:] = {path!r}; from lazyck.remote.fsspec_backend import main; main()"
         super().__init__([sys.executable, "-c", program])
         self._lock = lock
         self._idle = idle
         self._is_busy = False
-        _say(self.input, (tier.url, tier.label))
+        _send(self.input, (tier.url, tier.label))
 
     def ask(self, method: str, *words: Any) -> tuple[Any, ...]:
         """Return the answer. Raises `RemoteError`."""
         self._is_busy = True
-        _say(self.input, (method, *words))
-        return self._hear()
+        _send(self.input, (method, *words))
+        return self._receive()
 
     def parts(self, most: int) -> Iterator[bytes]:
         """Yield the parts that follow an answer that announces them."""
         while part := self._load("within"):
             most -= len(part)
             if most < 0:
-                raise StoreError("sends more than was asked for")
+                raise BackendError("sends more than was asked for")
             yield part
-        self._hear()
+        self._receive()
 
     def release(self) -> None:
         """Make the process idle if it has answered completely, else end it."""
@@ -106,26 +106,26 @@ class _Child(Conversation):
             return
         self.close()
 
-    def _hear(self) -> tuple[Any, ...]:
+    def _receive(self) -> tuple[Any, ...]:
         answer: tuple[Any, ...] = self._load("without")
         self._is_busy = answer == ("parts",)
         match answer:
-            case ("store", message):
-                raise StoreError(message)
+            case ("backend", message):
+                raise BackendError(message)
             case ("remote", message, hint):
                 raise RemoteError(message, hint)
             case ("fails", kind):
-                raise StoreError(f"fails ({kind})")
+                raise BackendError(f"fails ({kind})")
         return answer
 
     def _load(self, where: str) -> Any:
         try:
             return marshal.load(self.output)
         except (EOFError, TypeError, ValueError) as e:
-            raise StoreError(f"its process ended {where} an answer") from e
+            raise BackendError(f"its process ended {where} an answer") from e
 
 
-def _say(to: Any, value: tuple[Any, ...]) -> None:
+def _send(to: Any, value: tuple[Any, ...]) -> None:
     marshal.dump(value, to)
     to.flush()
 
@@ -133,7 +133,7 @@ def _say(to: Any, value: tuple[Any, ...]) -> None:
 # -- in the process apart --------------------------------------------------------------------------
 
 
-class ObjectStore(Store):
+class InProcessBackend(Backend):
     """A bucket, or a place in one, by way of fsspec."""
 
     def __init__(self, tier: Tier) -> None:
@@ -152,7 +152,7 @@ class ObjectStore(Store):
         except FileNotFoundError:
             return None
         except PermissionError as e:
-            raise StoreError("denies access") from e
+            raise BackendError("denies access") from e
         return self._parts(path, first, most)
 
     def size(self, name: str) -> int | None:
@@ -198,39 +198,39 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a library's output must not be taken for an answer
     requests: queue.Queue[tuple[Any, ...]] = queue.Queue()
-    threading.Thread(target=_hear, args=(requests,), daemon=True).start()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
     tier = Tier(*requests.get())
-    store: ObjectStore | None = None
+    backend: InProcessBackend | None = None
     while True:
         method, *words = requests.get()
         answer: tuple[Any, ...]
         try:
-            store = store or ObjectStore(tier)
-            found = getattr(store, method)(*words)
+            backend = backend or InProcessBackend(tier)
+            found = getattr(backend, method)(*words)
             if method == "read" and found is not None:
                 _send_parts(found, out)
                 found = None
             answer = ("found", found)
-        except StoreError as e:
-            answer = ("store", e.message)
+        except BackendError as e:
+            answer = ("backend", e.message)
         except LazyckError as e:
             answer = ("remote", e.message, e.hint)
         except MemoryError:
-            answer = ("store", "sends more than was asked for")
+            answer = ("backend", "sends more than was asked for")
         except Exception as e:  # their texts may hold passwords
             answer = ("fails", type(e).__name__)
-        _say(out, answer)
+        _send(out, answer)
 
 
-def _hear(requests: queue.Queue[tuple[Any, ...]]) -> None:
+def _receive(requests: queue.Queue[tuple[Any, ...]]) -> None:
     with contextlib.suppress(EOFError):
         while True:
             requests.put(marshal.load(sys.stdin.buffer))
-    os._exit(0)  # even during a request, because nobody waits for its answer
+    os._exit(0)  # even during a request, whose caller has gone
 
 
 def _send_parts(parts: Iterator[bytes], out: BinaryIO) -> None:
-    _say(out, ("parts",))
+    _send(out, ("parts",))
     try:
         for part in parts:
             marshal.dump(part, out)

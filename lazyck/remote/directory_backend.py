@@ -12,12 +12,12 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from lazyck.files import open_regular, write_atomic, write_through
+from lazyck.remote.backend import CHUNK, Backend, BackendError
 from lazyck.remote.exchange import current
-from lazyck.remote.store import CHUNK, Store, StoreError
 from lazyck.remote.tiers import Tier, Times
 
 
-class DirectoryStore(Store):
+class DirectoryBackend(Backend):
     """Files `ac/<hash>` and `cas/<hash>` below a directory. It must exist, so that a directory that
     is not mounted is not filled."""
 
@@ -34,7 +34,7 @@ class DirectoryStore(Store):
             # The path is a link, a socket, a device, a FIFO or a directory.
             if e.errno not in (errno.ELOOP, errno.ENXIO, errno.EINVAL):
                 raise
-            raise StoreError("has something there that is not a file") from e
+            raise BackendError("has something there that is not a file") from e
         return self._parts(f, most)
 
     def size(self, name: str) -> int | None:
@@ -85,7 +85,7 @@ class DirectoryStore(Store):
 
     def _check_base(self) -> None:
         if not self._base.is_dir():
-            raise StoreError("there is no such directory")
+            raise BackendError("there is no such directory")
 
     @staticmethod
     def _parts(f: BinaryIO, most: int) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ class Prefetch:
     """Blobs that are being made ready in the background. Made by `prefetch`.
 
     `wait()` waits until they are ready. So does `await` in a coroutine, and a `with` block at its
-    end. The prefetch goes on whether anybody waits or not, until `cancel()`.
+    end. Without a wait the prefetch goes on, too, until `cancel()`.
     """
 
     def __init__(self, jobs: "Sequence[tuple[Library, int]]") -> None:

@@ -8,7 +8,7 @@ from lazyck.directory import opened_in
 from lazyck.errors import LazyckError
 from lazyck.formats import trailer
 from lazyck.formats.layout import root_of
-from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.blob_entries import BlobEntry
 from lazyck.quantities import counted
 from lazyck.visible import visible
 
@@ -18,7 +18,7 @@ _MOST_NAMES = 10
 
 
 @dataclass(frozen=True)
-class Item:
+class PackedFile:
     """A file of a pack: where it is, and its place below the directory of the library, or of the
     pack's module."""
 
@@ -44,7 +44,7 @@ class Pack:
     """The files of one tar or wheel, sorted by place, and the archs that they are for."""
 
     archs: tuple[str, ...]
-    items: tuple[Item, ...]
+    items: tuple[PackedFile, ...]
 
     def describe(self, libraries: Iterable[str]) -> str:
         """Return a description such as `12 prebuilt entries of libfmha_fwd for gfx942 gfx950`."""
@@ -52,7 +52,7 @@ class Pack:
         return f"{entries} of {' '.join(libraries)} for {' '.join(self.archs)}"
 
 
-def make_packs(entries: Iterable[Entry], per_arch: bool) -> list[Pack]:
+def make_packs(entries: Iterable[BlobEntry], per_arch: bool) -> list[Pack]:
     """Return one pack, or one for each set of archs. Raises `LazyckError` that names entries which
     are not cached."""
     found = list(entries)
@@ -66,11 +66,11 @@ def make_packs(entries: Iterable[Entry], per_arch: bool) -> list[Pack]:
         )
     if not found:
         raise LazyckError("there is nothing to pack: the library has no lazy blobs", "give another library")
-    groups: dict[str, list[Entry]] = {}
+    groups: dict[str, list[BlobEntry]] = {}
     for entry in found:
         groups.setdefault(entry.shown_arch if per_arch else "", []).append(entry)
     packs = []
     for _, group in sorted(groups.items()):
-        items = sorted((Item(e.path, PLACE / e.relative.as_posix()) for e in group), key=lambda i: str(i.place))
+        items = sorted((PackedFile(e.path, PLACE / e.relative.as_posix()) for e in group), key=lambda i: str(i.place))
         packs.append(Pack(tuple(sorted({e.shown_arch for e in group})), tuple(items)))
     return packs

@@ -43,15 +43,12 @@ def duration(seconds: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return seconds since 1970 as local time."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def count_text(n: int, noun: str) -> str:
-    """Return a number with its noun."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def percent(share: float) -> str:
-    """Return a share from 0 to 1 as a percentage."""
     return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"

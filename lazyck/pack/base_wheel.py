@@ -21,7 +21,7 @@ _GIVE = "give the wheel that `lazyck build full -- pip wheel .` makes"
 
 
 @dataclass(frozen=True)
-class Library:
+class WheelLibrary:
     """A lazy library of a wheel: the unpacked file, with its bundle beside it, and the places below
     site-packages where the wheel installs it."""
 
@@ -31,7 +31,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseWheel:
     """A wheel with lazy libraries, which are for one `machine`. `build` (or an empty string) and
     `tag` are the last parts of its file's name, with the platform `any` replaced by that
     machine's."""
@@ -41,16 +41,15 @@ class Base:
     build: str
     tag: str
     is_pure: bool
-    libraries: tuple[Library, ...]
+    libraries: tuple[WheelLibrary, ...]
     machine: str
 
     @property
     def names(self) -> list[str]:
-        """The libraries' names."""
         return [each.manifest.library for each in self.libraries]
 
 
-def read_base(wheel: Path, where: Path) -> Base:
+def read_base(wheel: Path, where: Path) -> BaseWheel:
     """Unpack `wheel` into the empty directory `where`, and describe it. Raises `FormatError` if it
     is not a wheel, is damaged, or has no lazy library that packs can be found for."""
     try:
@@ -68,12 +67,12 @@ def read_base(wheel: Path, where: Path) -> Base:
     machine = libraries[0].manifest.machine or platform.machine()
     system = parsed["plat"] if parsed["plat"] != "any" else f"linux_{machine}"
     tag = f"{parsed['pyver']}-{parsed['abi']}-{system}"
-    return Base(name, version, parsed["build"] or "", tag, about["Root-Is-Purelib"] == "true", libraries, machine)
+    return BaseWheel(name, version, parsed["build"] or "", tag, about["Root-Is-Purelib"] == "true", libraries, machine)
 
 
-def _libraries(wheel: Path, where: Path, data: str) -> tuple[Library, ...]:
+def _libraries(wheel: Path, where: Path, data: str) -> tuple[WheelLibrary, ...]:
     """Return the lazy libraries among the unpacked files. Equal ones are returned once."""
-    found: dict[str, Library] = {}
+    found: dict[str, WheelLibrary] = {}
     for file in sorted(p for p in where.rglob("*") if p.is_file()):
         with file.open("rb") as f:
             is_elf = f.read(4) == b"\x7fELF"
@@ -93,7 +92,7 @@ def _libraries(wheel: Path, where: Path, data: str) -> tuple[Library, ...]:
             )
         has_bundle = (file.parent / "lazyck" / manifest.library).is_dir()
         places = (*same.places, place) if same else (place,)
-        found[manifest.library] = Library(same.file if same and not has_bundle else file, places, manifest)
+        found[manifest.library] = WheelLibrary(same.file if same and not has_bundle else file, places, manifest)
     if not found:
         raise FormatError(f"{wheel}: there is no lazy library in it", _GIVE)
     return tuple(found.values())

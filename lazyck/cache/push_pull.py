@@ -9,27 +9,36 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.cache import sweep
-from lazyck.cache.transfer import Item, Outcome, Reporter, Share, add_up, items_of, open_remote, run
+from lazyck.cache.transfer import (
+    Share,
+    TransferItem,
+    TransferOutcome,
+    TransferReporter,
+    add_up,
+    items_of,
+    open_remote,
+    run,
+)
 from lazyck.directory import RefusedError, directory_below, opened_in, staging
 from lazyck.errors import LazyckError, RemoteError
 from lazyck.formats.layout import log_of, root_of
 from lazyck.history.costs import keep_guess, read_last
-from lazyck.prebuild.entries import Entry
+from lazyck.prebuild.blob_entries import BlobEntry
 from lazyck.remote import Remote
-from lazyck.remote.provenance import read_making
-from lazyck.remote.record import Record
+from lazyck.remote.entry_record import EntryRecord
+from lazyck.remote.provenance import read_compile_details
 
 _BATCH = 64  # entries that are verified and published together
 
 
-def pull(share: Share, found: Sequence[Entry]) -> Outcome:
+def pull(share: Share, found: Sequence[BlobEntry]) -> TransferOutcome:
     """Pull the entries that the cache lacks: fetch them, verify them as `cache verify` does,
     publish them. Raises `RemoteError`."""
     todo = [e for e in found if not e.cached]
     skipped: dict[str, None] = {}  # each message once
     remote = open_remote(share.env, skipped.setdefault)
-    outcomes = [Outcome(there=len(found) - len(todo))]
-    with contextlib.closing(Reporter(len(todo), skipped)) as reporter:
+    outcomes = [TransferOutcome(there=len(found) - len(todo))]
+    with contextlib.closing(TransferReporter(len(todo), skipped)) as reporter:
         puller = _Puller(share, remote, reporter)
         for at in range(0, len(todo), _BATCH):
             outcomes += puller.pull(todo[at : at + _BATCH])
@@ -40,16 +49,16 @@ def pull(share: Share, found: Sequence[Entry]) -> Outcome:
 class _Puller:
     _share: Share
     _remote: Remote
-    _reporter: Reporter
-    _records: dict[str, Record] = field(default_factory=dict)  # of what was fetched, by the entry's name
+    _reporter: TransferReporter
+    _records: dict[str, EntryRecord] = field(default_factory=dict)  # of what was fetched, by the entry's name
 
-    def pull(self, batch: Sequence[Entry]) -> list[Outcome]:
+    def pull(self, batch: Sequence[BlobEntry]) -> list[TransferOutcome]:
         """Pull some entries, from asking for them to publishing them."""
         if self._share.dry_run:
             return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
         root = batch[0].root
         with staging(root, "pull") as stage:
-            staged = [Item(i.entry, stage / abi.CACHE_VERSION / i.entry.name) for i in items_of(batch)]
+            staged = [TransferItem(i.entry, stage / abi.CACHE_VERSION / i.entry.name) for i in items_of(batch)]
             outcomes = run(staged, self._fetch, self._share.jobs, self._reporter)
             if not any(o.done for o in outcomes):
                 return outcomes
@@ -63,87 +72,86 @@ class _Puller:
                     bad[e.name] = f"{e.name}: {problem}"
                 else:
                     publish(stage, root, e.name)
-                    keep_guess(root, *e.place.cost_key, record.seconds, record.peak_kib)
+                    keep_guess(root, *e.entry_path.cost_key, record.seconds, record.peak_kib)
             return [self._refused(bad[o.done[0]]) if o.done and o.done[0] in bad else o for o in outcomes]
 
-    def _ask(self, item: Item) -> Outcome:
-        for place in self._remote.places:
+    def _ask(self, item: TransferItem) -> TransferOutcome:
+        for client in self._remote.clients:
             with contextlib.suppress(LazyckError):
-                if record := self._remote.find(place, item.entry):
-                    return Outcome((item.entry.name,), record.size)
+                if record := self._remote.find(client, item.entry):
+                    return TransferOutcome((item.entry.name,), record.size)
         return self._without(item)
 
-    def _fetch(self, item: Item) -> Outcome:
+    def _fetch(self, item: TransferItem) -> TransferOutcome:
         stage = root_of(item.path)
         with directory_below(stage, item.path.parent.relative_to(stage), makes=True):
             fetched = self._remote.fetch(item.entry, item.path)
         if not fetched:
             return self._without(item)
         self._records[item.entry.name] = fetched.record
-        return Outcome((item.entry.name,), fetched.record.size)
+        return TransferOutcome((item.entry.name,), fetched.record.size)
 
-    def _without(self, item: Item) -> Outcome:
-        """Return the outcome for an entry that no remote delivered."""
+    def _without(self, item: TransferItem) -> TransferOutcome:
         if problems := self._remote.problems_of(item.entry):
             return self._refused(problems[0])
-        if any(place.why_down() for place in self._remote.places):
-            return Outcome(left=1)
-        return Outcome(absent=1)
+        if any(client.why_down() for client in self._remote.clients):
+            return TransferOutcome(left=1)
+        return TransferOutcome(absent=1)
 
-    def _refused(self, text: str) -> Outcome:
+    def _refused(self, text: str) -> TransferOutcome:
         self._reporter.note(f"refused: {text}")
-        return Outcome(refused=(text,))
+        return TransferOutcome(refused=(text,))
 
 
 def publish(stage: Path, cache: Path, name: str) -> None:
     """Publish a verified file from a directory on the same file system, by one rename. It does not
     need the blob's lock, since a process that compiles the blob at this moment publishes the same
     entry."""
-    place = Path(abi.CACHE_VERSION, name)
+    path = Path(abi.CACHE_VERSION, name)
     with (
-        directory_below(stage, place.parent) as own,
-        directory_below(cache, place.parent, makes=True) as target,
-        own.open_file(place.name) as file,
+        directory_below(stage, path.parent) as own,
+        directory_below(cache, path.parent, makes=True) as target,
+        own.open_file(path.name) as file,
     ):
         os.fsync(file.fileno())  # on disk before it has a name
-        own.move(place.name, target)
+        own.move(path.name, target)
 
 
-def push(share: Share, items: Sequence[Item], unverified: Path | None) -> Outcome:
+def push(share: Share, items: Sequence[TransferItem], unverified: Path | None) -> TransferOutcome:
     """Push the entries that the remote lacks. `unverified` is the cache of the items if they must
     be verified first. Raises `RemoteError`."""
     skipped: dict[str, None] = {}  # each message once
     remote = open_remote(share.env, skipped.setdefault)
-    if not any(map(remote.may_push, remote.places)):
+    if not any(map(remote.may_push, remote.clients)):
         raise RemoteError(
             f"{abi.ENV_REMOTE} names no tier that may be written",
             f"name one that is not read-only, and call it trusted or set {abi.ENV_SIGN_KEY}",
         )
     todo, looked = _look(share, remote, items)
-    with contextlib.closing(Reporter(len(todo), skipped)) as reporter:
+    with contextlib.closing(TransferReporter(len(todo), skipped)) as reporter:
         verified = sweep.verify(unverified, share.env) if unverified and todo else None
 
-        def send(item: Item) -> Outcome:
+        def send(item: TransferItem) -> TransferOutcome:
             if problem := "" if verified is None else verified.get(str(item.path), "it was not verified"):
                 reporter.note(f"refused: {item.path}: {problem}")
-                return Outcome(refused=(f"{item.path}: {problem}",))
+                return TransferOutcome(refused=(f"{item.path}: {problem}",))
             return _send(remote, item)
 
         return add_up([looked, *run(todo, send, share.jobs, reporter)])
 
 
-def _look(share: Share, remote: Remote, items: Sequence[Item]) -> tuple[list[Item], Outcome]:
+def _look(share: Share, remote: Remote, items: Sequence[TransferItem]) -> tuple[list[TransferItem], TransferOutcome]:
     """Return the items that some tier lacks, and the outcome of the others."""
-    todo: list[Item] = []
+    todo: list[TransferItem] = []
 
-    def look(item: Item) -> Outcome:
-        if not (remote.shared_place() and remote.lacking(item.entry)):
-            is_down = any(p.why_down(for_writes=True) for p in remote.places if remote.may_push(p))
-            return Outcome(left=1) if is_down else Outcome(there=1)
+    def look(item: TransferItem) -> TransferOutcome:
+        if not (remote.shared_client() and remote.lacking(item.entry)):
+            is_down = any(p.why_down(for_writes=True) for p in remote.clients if remote.may_push(p))
+            return TransferOutcome(left=1) if is_down else TransferOutcome(there=1)
         if share.dry_run:
-            return Outcome((item.entry.name,), _size_of(item.path))
+            return TransferOutcome((item.entry.name,), _size_of(item.path))
         todo.append(item)
-        return Outcome()
+        return TransferOutcome()
 
     looked = add_up(run(items, look, share.jobs))
     return sorted(todo, key=lambda i: i.entry.name), looked
@@ -156,24 +164,24 @@ def _size_of(path: Path) -> int:
     return 0
 
 
-def _send(remote: Remote, item: Item) -> Outcome:
-    if remote.shared_place() is None:
-        return Outcome(left=1)
+def _send(remote: Remote, item: TransferItem) -> TransferOutcome:
+    if remote.shared_client() is None:
+        return TransferOutcome(left=1)
     e, root = item.entry, root_of(item.path)
-    took, making = None, None
+    took, details = None, None
     with contextlib.suppress(OSError):
-        took = read_last(root, *e.place.cost_key)
+        took = read_last(root, *e.entry_path.cost_key)
     with contextlib.suppress(OSError, RefusedError), opened_in(root, log_of(item.path)) as log:
-        making = read_making(log)
+        details = read_compile_details(log)
     try:
         # The open file is what is read and signed, even if the directories above the cache are
         # exchanged.
         with opened_in(root, item.path) as own:
-            has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)), making)
+            has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)), details)
     except RefusedError as error:
-        return Outcome(refused=(error.message,))
+        return TransferOutcome(refused=(error.message,))
     except OSError as error:
-        return Outcome(failed=(f"{item.path}: {error.strerror}",))
-    if len(has_it) < sum(map(remote.may_push, remote.places)):
-        return Outcome(failed=(e.name,))
-    return Outcome((e.name,), _size_of(item.path))
+        return TransferOutcome(failed=(f"{item.path}: {error.strerror}",))
+    if len(has_it) < sum(map(remote.may_push, remote.clients)):
+        return TransferOutcome(failed=(e.name,))
+    return TransferOutcome((e.name,), _size_of(item.path))

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from lazyck.remote import web
+from lazyck.remote.backend import UNKNOWN_SIZE, Backend, BackendError, read_token
 from lazyck.remote.extras import need
-from lazyck.remote.store import UNKNOWN_SIZE, Store, StoreError, read_token
 from lazyck.remote.tiers import Tier, Times
 
 _MOST_REDIRECTS = 4
@@ -20,7 +20,7 @@ _WRITTEN = (200, 201, 202, 204)
 _CANNOT = (400, 403, 405, 501)
 
 
-class HttpStore(Store):
+class HttpBackend(Backend):
     """A server that keeps what is PUT: nginx with WebDAV, bazel-remote, a gateway of an object
     store."""
 
@@ -80,7 +80,7 @@ class HttpStore(Store):
         if response.status_code in _CANNOT:
             return False
         if response.status_code not in (*_WRITTEN, *_ABSENT):
-            raise StoreError(f"answers with status {response.status_code}")
+            raise BackendError(f"answers with status {response.status_code}")
         return True
 
     def _put(self, name: str, body: Any, headers: dict[str, str] | None = None) -> bool:
@@ -89,7 +89,7 @@ class HttpStore(Store):
         if headers and response.status_code in (409, 412):
             return False
         if response.status_code not in _WRITTEN:
-            raise StoreError(f"answers a PUT with status {response.status_code}")
+            raise BackendError(f"answers a PUT with status {response.status_code}")
         return True
 
     def _ask(self, method: str, name: str, **how: Any) -> Any:
@@ -108,7 +108,7 @@ class HttpStore(Store):
             url = _next_url(url, target)
             if _origin_of(url) != origin:
                 auth = _without_credentials  # for all later redirects, too
-        raise StoreError("redirects in circles")
+        raise BackendError("redirects in circles")
 
     def _send(self, method: str, url: str, auth: Any, how: dict[str, Any]) -> Any:
         timeout = (self._times.connect, self._times.idle)
@@ -123,7 +123,7 @@ class HttpStore(Store):
         self._drain(response)
         if response.status_code in _ABSENT:
             return True
-        raise StoreError(f"answers with status {response.status_code}")
+        raise BackendError(f"answers with status {response.status_code}")
 
     @staticmethod
     def _drain(response: Any) -> None:
@@ -148,16 +148,16 @@ def _without_credentials(request: Any) -> Any:
 
 
 def _next_url(url: str, target: str) -> str:
-    """Return where a redirect leads. Raises `StoreError` if it must not be followed."""
+    """Return where a redirect leads. Raises `BackendError` if it must not be followed."""
     try:
         found = urljoin(url, target)
         scheme, host, _ = _origin_of(found)
     except ValueError as e:
-        raise StoreError("redirects to an invalid URL") from e
+        raise BackendError("redirects to an invalid URL") from e
     if url.startswith("https:") and scheme != "https":
-        raise StoreError("redirects away from https")
+        raise BackendError("redirects away from https")
     if scheme not in _PORTS or not host:
-        raise StoreError("redirects to a URL that is not HTTP")
+        raise BackendError("redirects to a URL that is not HTTP")
     return found
 
 

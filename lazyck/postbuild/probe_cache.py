@@ -1,6 +1,6 @@
-"""Keeps in the tmp dir, by content, what compiling taught about blobs, for all links of a build and
-the next build. Links of one build run in parallel, and two may write one file. So files appear
-whole, by a rename, and losing is success. What is gone or damaged is found out by a compiler again.
+"""Caches the results of probes in the tmp dir, by content, for all links of a build and the next
+build. Parallel links may write one file, so each write is an atomic rename, and either result may
+win. A missing or damaged file is a cache miss.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _MOST_ANSWERS = 100_000  # of one group; the answers that were learnt first are 
 _UNUSED = 14 * 24 * 3600  # seconds after which an object that no link took is deleted
 
 
-class Store:
+class ProbeCache:
     """Stores answers about blobs, one file per group, and objects, one file each."""
 
     def __init__(self, root: Path) -> None:
@@ -45,11 +45,11 @@ class Store:
 
     @contextlib.contextmanager
     def turns(self, names: Iterable[str]) -> Iterator[None]:
-        """Hold the locks `names`. If several links in parallel would find out one thing, one of
-        them does and the others wait for it. If the file system has no locks, all do."""
+        """Hold the locks `names`, so that of parallel links only one computes a missing result.
+        On a file system without locks, each computes it."""
         with contextlib.ExitStack() as held:
             # Locks are taken in sorted order, so that no two links wait for each other. There are
-            # few lock files, since nobody can delete them safely.
+            # few lock files, because deleting one would be a race.
             for name in sorted({name[:3] for name in names}):
                 with contextlib.suppress(OSError):
                     self._locks.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,6 @@ class Store:
         return True
 
     def keep_object(self, key: str, made: Path) -> None:
-        """Keep a copy of the object `made`."""
         with contextlib.suppress(OSError):
             write_atomic(self._objects / f"{key}.o", made.read_bytes())
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from support.counting import CountingCompiler
-from support.link_jobs import link_job
+from support.link_contexts import link_context
 
 from lazyck.postbuild.eager import HostUnits, compile_eagerly
 from lazyck.postbuild.probe import content_key
 from lazyck.postbuild.probe.probe import ProbeResult, probe
-from lazyck.postbuild.store import Store
+from lazyck.postbuild.probe_cache import ProbeCache
 from lazyck.toolchains import HOST
 from lazyck.toolchains.command import CompileCommand, Invocation
 
@@ -32,7 +32,7 @@ class Bench:
 
     def __init__(self, at: Path) -> None:
         self.at, self.compiler = at, CountingCompiler(at)
-        self.store = Store(at / "store")
+        self.cache = ProbeCache(at / "store")
         (at / "late").mkdir()
         (at / "own.h").write_text("#pragma once\nstruct Width { int value; };\n")
         for name, text in BLOBS.items():
@@ -48,9 +48,9 @@ class Bench:
         """Do what a link does with the blobs: probe them and compile the eager ones."""
         at = self.at / work
         shutil.rmtree(at, ignore_errors=True)
-        found = probe([self.command(n, *flags) for n in names], at, self.store, jobs=2)
-        job = link_job(at, store=self.store)
-        made = compile_eagerly(job, found.eager, at / "eager", found.keys, HostUnits(self.store, None, job.env))
+        found = probe([self.command(n, *flags) for n in names], at, self.cache, jobs=2)
+        context = link_context(at, cache=self.cache)
+        made = compile_eagerly(context, found.eager, at / "eager", found.keys, HostUnits(self.cache, None, context.env))
         assert all(m.error is None and m.object.stat().st_size for m in made)
         return found
 
@@ -141,7 +141,7 @@ def test_objects_that_no_link_takes_any_more_go(bench: Bench) -> None:
     bench.link()
     old, *others = sorted((bench.at / "store" / "objects").iterdir())
     os.utime(old, (1, 1))
-    bench.store.tidy()
+    bench.cache.tidy()
     assert sorted((bench.at / "store" / "objects").iterdir()) == others
 
 
