@@ -115,7 +115,8 @@ class ReasonKind(Enum):
     )
     FREESTANDING = (
         "is linked without the compiler's own libraries or start files, which the runtime needs",
-        "Link without `-nostdlib`, `-nodefaultlibs`, `-nolibc` and `-nostartfiles`.",
+        "Link without `-nostdlib`, `-nodefaultlibs`, `-nolibc` and `-nostartfiles`, or name what they leave out: "
+        "`-lstdc++ -lgcc_s -lc`, `crtbeginS.o` and the other start files.",
     )
     LTO = (
         "is linked with LTO objects that no nm at hand can read",

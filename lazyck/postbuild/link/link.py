@@ -5,7 +5,7 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from lazyck import proc, waiting
+from lazyck.abi import Role
 from lazyck.files import encode, own_folder, write_atomic
 from lazyck.postbuild import bundle, state, summary
 from lazyck.postbuild.build_options import BuildOptions
@@ -207,7 +208,7 @@ def probe_blobs(context: LinkContext, found: symbols.LinkSymbols) -> ProbeResult
     names = {item.name or item.words[0] for item in inputs.items}
     if names & {"-static", "--static", "-static-pie"} and not inputs.shared:
         reason = Reason(ReasonKind.STATIC)
-    elif names & {"-nostdlib", "-nodefaultlibs", "-nolibc", "-nostartfiles"}:
+    elif lacks_defaults(inputs, names):
         reason = Reason(ReasonKind.FREESTANDING)
     elif found.unread:
         reason = Reason(ReasonKind.LTO, os.path.basename(found.unread))
@@ -219,6 +220,19 @@ def probe_blobs(context: LinkContext, found: symbols.LinkSymbols) -> ProbeResult
     blobs = [b for b in inputs.blobs if b not in by_kernel]
     found_out = probe(blobs, context.work, context.cache, jobs=options.jobs)
     return replace(found_out, eager={**found_out.eager, **by_kernel})
+
+
+def lacks_defaults(inputs: LinkInputs, names: Set[str]) -> bool:
+    """Return whether options among `names` leave out libraries or start files that the runtime
+    needs, and the command does not name them itself, as libtool's commands for C++ do."""
+    named = {item.value for item in inputs.items if item.role is Role.LIBRARY}
+    libraries: set[str] = set()
+    if names & {"-nostdlib", "-nodefaultlibs"}:
+        libraries = {"stdc++", "gcc_s", "c"}
+    elif "-nolibc" in names:
+        libraries = {"c"}
+    begins = any("crtbegin" in os.path.basename(path) for path in inputs.objects)  # it defines `__dso_handle`
+    return not libraries <= named or (bool(names & {"-nostdlib", "-nostartfiles"}) and not begins)
 
 
 def unit_program(context: LinkContext) -> Program | None:

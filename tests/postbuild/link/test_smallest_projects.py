@@ -23,6 +23,9 @@ EAGER = {
     "-static": "cannot load blobs",
     "-nostdlib": "which the runtime needs",
     "-nodefaultlibs -lc": "which the runtime needs",
+    "-nolibc": "which the runtime needs",
+    "-nostartfiles": "which the runtime needs",
+    "-nostdlib -lstdc++ -lgcc_s -lc": "which the runtime needs",
 }
 
 
@@ -65,6 +68,7 @@ def links() -> list[Link]:
     made += [Link(d, "", True, f"{defs} -static-libgcc -static-libstdc++") for d in ("g++", "clang++-19")]
     made += [Link("gcc", "", False, "-no-pie"), Link("gcc", "", False, from_archive=True)]
     made += [Link("gcc", "", True, "-Wl,-z,now", from_archive=True), Link("clang++-19", "", True, "-nostdlib++")]
+    made += [Link("g++", "", True, "-nodefaultlibs -lstdc++ -lgcc_s -lc"), Link("gcc", "", True, "-nolibc -lc")]
     return made + [Link("gcc", "", option != "-static", option) for option in EAGER]
 
 
