@@ -151,7 +151,7 @@ def test_the_way_to_a_gpu_runtime_assembles_and_slow_paths_are_evenly_spaced(
     machine, *compiler = assembler
     (tmp_path / "m").write_bytes(b"x")
     many = [f"f{i}" for i in range(3000)]  # more than the immediate value of an instruction holds
-    (tmp_path / "s.s").write_text(render_stubs(many, "m", machine, wrapped=sorted(gpu_runtimes.CUDA.functions)))
+    (tmp_path / "s.s").write_text(render_stubs(many, "m", machine, wrapped=sorted(gpu_runtimes.CUDA_RUNTIME.functions)))
     jumps = render_jumps(CudaRuntime(tuple(f"cudaF{i}" for i in range(600)), "table", machine))
     (tmp_path / "j.s").write_text(jumps)
     run([*compiler, "-c", "s.s", "j.s"], cwd=tmp_path)
