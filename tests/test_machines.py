@@ -67,7 +67,7 @@ def test_only_the_rows_name_machines_in_python() -> None:
 
 def test_a_machine_that_is_not_listed_does_not_compile() -> None:
     gone = [f"-U{macro}" for macro in ("__x86_64__", "__aarch64__", "__riscv")]
-    argv = [HERE.cxx, "-std=c++17", "-fsyntax-only", *gone, "-iquote", SOURCES, PLACE / "machine.h"]
+    argv = [HERE.cxx, "-std=c++17", "-fsyntax-only", *gone, "-iquote", str(SOURCES), str(PLACE / "machine.h")]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode != 0
     assert "this machine is not listed: add its files to machine/ (see ARCHITECTURE.md)" in done.stderr
