@@ -39,7 +39,7 @@ def test_every_reason_has_a_sentence_and_advice_and_is_given(kind: ReasonKind) -
     assert re.fullmatch(r"[A-Z].{30,}\.", kind.advice), "whole sentences"
     told = unwrapped(advise([one("blob/a.cpp", Reason(kind, "x"))]))
     assert told == f"1 source {kind.says} {kind.advice} blob/a.cpp (x)"
-    assert kind is ReasonKind.OTHER or re.search(rf"\bKind\.{kind.name}\b", CODE), "no code gives it"
+    assert kind is ReasonKind.OTHER or re.search(rf"\bReasonKind\.{kind.name}\b", CODE), "no code gives it"
 
 
 def test_many_sources_with_one_reason_make_one_paragraph() -> None:
