@@ -141,7 +141,7 @@ METRICS = {
     "lazyck_cache_fetched_total": ("fetched", "Blobs loaded from a remote cache."),
     "lazyck_cache_misses_total": ("misses", "Blobs that were compiled because no cache had them."),
     "lazyck_cache_failures_total": ("failures", "Compiles, waits and loads that failed."),
-    "lazyck_cache_waits_total": ("waits", "Waits for another process's compile or for a compile slot."),
+    "lazyck_cache_waits_total": ("waits", "Waits for another process's compile or for a compile permit."),
     "lazyck_cache_compile_seconds_total": ("seconds_spent", "Time spent compiling."),
     "lazyck_cache_saved_seconds_total": ("seconds_saved", "Compile time that loads from a cache saved."),
     "lazyck_cache_wait_seconds_total": ("seconds_waited", "Time spent waiting."),

@@ -51,7 +51,7 @@ TEST_CASE("what another process publishes between a miss and the lock is taken, 
     REQUIRE(!one.store->find({one.manifest, 0}, one.archs));
     one.publish_entry(0, "library.so");
     // The sources are not there, so that a compile would fail.
-    const Entry entry = one.store->make({one.manifest, 0}, one.archs);
+    const Entry entry = one.store->fill({one.manifest, 0}, one.archs);
     CHECK(entry.origin == "cache");
     CHECK(entry.functions.size() == 2);
     CHECK(one.store->counters.compiles == 0);
@@ -61,7 +61,7 @@ TEST_CASE("what another process publishes between a miss and the lock is taken, 
 
 TEST_CASE("without such an entry a miss goes on to the compile") {
     OneStore one;
-    CHECK(has(message_of([&] { one.store->make({one.manifest, 0}, one.archs); }), "plain"));
+    CHECK(has(message_of([&] { one.store->fill({one.manifest, 0}, one.archs); }), "plain"));
 }
 
 TEST_CASE("what is cached is found and counted") {
@@ -86,7 +86,7 @@ TEST_CASE("a damaged entry is a miss, and is moved aside before the compile") {
     REQUIRE(one.store->is_cached({one.manifest, 0}, one.archs, path));
     unit::write_file(path, "damaged");
     CHECK(!one.store->find({one.manifest, 0}, one.archs));
-    message_of([&] { one.store->make({one.manifest, 0}, one.archs); });
+    message_of([&] { one.store->fill({one.manifest, 0}, one.archs); });
     CHECK(!is_file(path));
     CHECK(one.store->counters.damaged == 1);
 }
@@ -109,7 +109,7 @@ TEST_CASE("a key takes its parts from manifest, settings and device") {
 TEST_CASE("a compile that is forbidden says what forbids it and what builds the entry") {
     OneStore one;
     one.store->jit.forbid(true);
-    const std::string said = message_of([&] { one.store->make({one.manifest, 0}, one.archs); });
+    const std::string said = message_of([&] { one.store->fill({one.manifest, 0}, one.archs); });
     CHECK(has(said, "lazyck_forbid_jit"));
     CHECK(has(said, "is missing"));
     CHECK(has(said, "lazyck prebuild build"));

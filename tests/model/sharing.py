@@ -59,7 +59,7 @@ def peek(w: World, s: State, t: int) -> Next:
         yield "finds no entry yet", move(s, t, "try_lock")
 
 
-@step("store/store.cpp make_in_turn", "look")
+@step("store/store.cpp fill_under_lock", "look")
 def look_again(w: World, s: State, t: int) -> Next:
     """Looks up the entry again under the lock, because somebody may have published it since the
     first look."""

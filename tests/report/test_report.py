@@ -47,7 +47,7 @@ def test_the_sums_are_those_of_the_events(lazyck: Lazyck, tmp_path: Path) -> Non
         line("one", "load", START + 20, 0.001, what="tier /shared", pid=300),
         line("two", "load", START + 30, 0.001, what="cache", pid=200),
         line("old", "load", START + 30, 0.001, what="cache", pid=200),
-        line("two", "wait", START + 30, 4, what="a compile slot"),
+        line("two", "wait", START + 30, 4, what="a compile permit"),
         line("two", s=5, failed=True, what="error: no"),
     ]
     write_history(tmp_path, rows)

@@ -80,7 +80,7 @@ def ranked_job(hosts: int = 2, ranks: int = 8, blobs: int = 46, seed: int = 1) -
                 pass
             elif name not in ready:
                 if dice.random() < 0.25:
-                    rows.append(line(name, "wait", now, pause := dice.uniform(1, 14), what="a compile slot", **row))
+                    rows.append(line(name, "wait", now, pause := dice.uniform(1, 14), what="a compile permit", **row))
                     now += pause
                 took = cost * dice.uniform(0.9, 1.2)
                 if dice.random() < 0.06:

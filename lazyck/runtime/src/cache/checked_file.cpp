@@ -97,7 +97,7 @@ void* open_library(const Strings& before, const std::string& name, std::string& 
     return open_with(0, path, reason) == nullptr ? nullptr : open_with(RTLD_NOLOAD, name, reason);
 }
 
-UniqueFd NamedCopies::make(int fd) {
+UniqueFd NamedCopies::copy(int fd) {
     for (const std::string& parent : PrivatePlaces::parents()) {
         std::string path;
         {
@@ -160,7 +160,7 @@ void* CheckedFile::load(std::mutex& moments, const Before& before, NamedCopies* 
     }
     UniqueFd copy;
     const std::string why_copied = reason_to_copy(file->get());
-    if (copies != nullptr && (!why_copied.empty() || has_blank_in_path(file->get()))) copy = copies->make(file->get());
+    if (copies != nullptr && (!why_copied.empty() || has_blank_in_path(file->get()))) copy = copies->copy(file->get());
     if (!copy && !why_copied.empty()) copy = copy_to_memory(file->get());
     if (copy ? fstat(copy.get(), &st) != 0 : !why_copied.empty()) {
         const int error = errno;

@@ -35,7 +35,7 @@ class NamedCopies {
     // file system that code may be mapped from, and its path has no blank. The copy keeps its name
     // until the process ends, since HIP may open it as late as at a launch. The result is empty if
     // no directory is suitable.
-    UniqueFd make(int fd);
+    UniqueFd copy(int fd);
 
     // Removes the copies at the end of the process, unless a child made by fork still uses them.
     void close();

@@ -107,7 +107,7 @@ struct Call {
 };
 
 // Looks up the function for a call. It is not inlined, so that its frame is on the other stack.
-__attribute__((noinline)) void* resolve(void* what) {
+__attribute__((noinline)) void* look_up_function(void* what) {
     const Call& call = *static_cast<const Call*>(what);
     try {
         if (call.number < lazyck_slot_count)
@@ -128,5 +128,5 @@ extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint3
     const lazyck::rt::DefaultFloatingPoint ours;
     WorkStack stack;
     Call call = {number, arguments};
-    return stack.run(resolve, &call);
+    return stack.run(look_up_function, &call);
 }

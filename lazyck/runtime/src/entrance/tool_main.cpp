@@ -275,7 +275,7 @@ int list_packs(const std::string& library, const ManifestView& manifest) {
 // Compiles the chosen blobs, with `is_again` also those that a cache has. Returns the exit status:
 // 2 if the compiler itself refused each of those that failed, and would refuse it again.
 int compile(Store& store, const std::vector<Chosen>& blobs, bool is_again) {
-    const auto get = is_again ? &Store::make : &Store::obtain;
+    const auto get = is_again ? &Store::fill : &Store::obtain;
     std::atomic<int> failures{0}, refusals{0};
     for_each_in_parallel(blobs.size(), store.config.jobs, [&](std::size_t i) {
         try {
@@ -318,7 +318,7 @@ int run(const ToolOptions& options) {
     const std::vector<Chosen> blobs = choice.entries(options);
     if ((options.verb == LAZYCK_RT_PREAMBLE || options.verb == LAZYCK_RT_MAKE) && blobs.size() != 1) fail(k_usage);
     if (options.verb == LAZYCK_RT_PREAMBLE) {
-        const std::string problem = store.preambles.make(blobs[0].at(), blobs[0].archs);
+        const std::string problem = store.preambles.compile(blobs[0].at(), blobs[0].archs);
         if (!problem.empty()) fail("lazyck: no precompiled preamble: " + problem);
         return 0;
     }

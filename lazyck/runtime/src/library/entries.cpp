@@ -64,7 +64,7 @@ void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs
     stay_loaded();
     start_thread([&core, at, archs, activity = std::make_shared<Activity>(core.states)] {
         try {
-            const std::string problem = core.store.preambles.make(at, archs);
+            const std::string problem = core.store.preambles.compile(at, archs);
             if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
         } catch (const std::exception& e) {
             say(Level::debug, std::string("no precompiled preamble: ") + e.what());
@@ -75,7 +75,7 @@ void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs
 Entry make_whole(Core& core, const ManifestRow& at, const Strings& archs) {
     // Of several entries, some may be cached.
     const auto make_one = [&](const Strings& each) -> std::optional<Entry> {
-        return each.size() == archs.size() ? core.store.make(at, each) : core.store.obtain(at, each);
+        return each.size() == archs.size() ? core.store.fill(at, each) : core.store.obtain(at, each);
     };
     Entry entry = *each_entry(core, at, archs, make_one);
     if (entry.seconds > 0) make_preamble_later(core, at, archs);
@@ -107,7 +107,7 @@ Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_k
     if (!core.store.goes_by_kernel(at)) return make_whole(core, at, archs);
     // Whoever filled a remote cache usually compiled whole blobs.
     if (auto fetched = core.store.fetch(at, archs)) return std::move(*fetched);
-    auto made = apart([&](auto&&... words) { return std::optional<Entry>(core.store.make(words...)); });
+    auto made = apart([&](auto&&... words) { return std::optional<Entry>(core.store.fill(words...)); });
     if (made) {
         if (made->seconds > 0) make_preamble_later(core, at, archs);
         return std::move(*made);

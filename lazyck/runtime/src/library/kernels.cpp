@@ -178,7 +178,7 @@ void install(Source& source, const void* image, const void* handle) {
     });
 }
 
-void make_ready(const void* handle) {
+void load_kernel(const void* handle) {
     Registry& all = registry();
     Source* source = nullptr;
     Handle wanted;
@@ -213,9 +213,9 @@ void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
         argument = machine::argument(arguments, row.argument + 1);
     if (row.kind == LAZYCK_HANDLE_LIST) {
         const auto count = static_cast<std::uint32_t>(machine::argument(arguments, row.argument + 1));
-        for (std::uint32_t i = 0; argument != 0 && i < count; ++i) make_ready(pointer_at(argument + i * row.place, 0));
+        for (std::uint32_t i = 0; argument != 0 && i < count; ++i) load_kernel(pointer_at(argument + i * row.place, 0));
     } else if (const void* const handle = handle_in(row, argument)) {
-        make_ready(handle);
+        load_kernel(handle);
     }
     return row.function;
 }

@@ -123,7 +123,7 @@ const void* Library::image_for(const Handle& handle, bool& is_whole) {
 // a record slots are made lazy again from time to time.
 void* Library::function_for_call(BlobId blob, std::uint32_t number, const Call& call) {
     readiness.expect_neighbours(blob);  // while this one is compiled
-    readiness.make_ready_for_call({blob, nullptr, true, "", "", call});
+    readiness.ready_for_call({blob, nullptr, true, "", "", call});
     const ManifestRow at = core.blobs.row(blob);
     void* function = nullptr;
     std::optional<FirstCall> first;

@@ -56,7 +56,7 @@ struct Prefetch::State {
 
     double left() const;
     double expected_seconds(const Wanted& each) const;
-    bool make_ready(const Wanted& each, bool may_compile, std::string& error) const;
+    bool try_ready(const Wanted& each, bool may_compile, std::string& error) const;
     void end_thread();
 };
 
@@ -153,7 +153,7 @@ double Prefetch::State::expected_seconds(const Wanted& each) const {
 }
 
 // Returns false, without an error, if a blob takes a compile and `may_compile` is false.
-bool Prefetch::State::make_ready(const Wanted& each, bool may_compile, std::string& error) const {
+bool Prefetch::State::try_ready(const Wanted& each, bool may_compile, std::string& error) const {
     try {
         if (!may_compile && !readiness.is_at_hand(each)) return false;
         readiness.make_ready(each);
@@ -192,7 +192,7 @@ void Prefetch::run(const std::shared_ptr<State>& state) {
         std::string error;
         lock.unlock();
         const Wanted& each = state->wanted[index];
-        const bool is_ready = state->make_ready(each, !is_first_pass, error);
+        const bool is_ready = state->try_ready(each, !is_first_pass, error);
         const bool needs_compile = !is_ready && error.empty();
         const bool is_unknown = needs_compile && state->seconds[index] <= 0;
         const double expected = is_unknown ? state->expected_seconds(each) : 0;

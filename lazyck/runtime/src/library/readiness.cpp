@@ -41,7 +41,7 @@ void check_no_capture(const ManifestView& manifest, const BlobRow& blob, const s
 
 void Readiness::make_ready(const Wanted& wanted) {
     if (!wanted.part.empty()) {
-        make_part_ready(wanted);
+        ready_part(wanted);
         return;
     }
     if (m_core.states.is_loaded(wanted.blob)) {
@@ -65,7 +65,7 @@ void Readiness::make_ready(const Wanted& wanted) {
     load_entry(m_core, wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
 }
 
-void Readiness::make_ready_for_call(const Wanted& wanted) {
+void Readiness::ready_for_call(const Wanted& wanted) {
     const Activity activity(m_core.states);
     const auto is_obtained = [&] {
         const std::lock_guard<std::mutex> guard(m_core.states.mutex);
@@ -130,12 +130,12 @@ void Readiness::load_parts(BlobId blob) {
         waiting = std::move(found->second);
         m_parts_to_load.erase(found);
     }
-    for (const Wanted& each : waiting) make_part_ready(each);
+    for (const Wanted& each : waiting) ready_part(each);
 }
 
 // Makes a kernel that a profile names ready. The blob's host unit tells which kernels there are. A
 // kernel that it does not have does not belong to this build, and is ignored.
-void Readiness::make_part_ready(const Wanted& wanted) {
+void Readiness::ready_part(const Wanted& wanted) {
     const ManifestRow at = m_core.blobs.row(wanted.blob);
     // The kernel is compiled at the same time as its host unit, which another thread makes. That
     // thread then loads the kernel.

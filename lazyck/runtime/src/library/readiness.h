@@ -28,7 +28,7 @@ class Readiness {
     void make_ready(const Wanted& wanted);
     // Makes a blob ready that the program calls. Under LAZYCK_JIT=warn, a call that had to wait for
     // a compile after warm-up is reported. Throws CompileError.
-    void make_ready_for_call(const Wanted& wanted);
+    void ready_for_call(const Wanted& wanted);
     // Makes those parts ready that waited for their host unit, which is loaded now.
     void load_parts(BlobId blob);
     // Returns whether it can be made ready without a compiler, and without waiting for one.
@@ -48,7 +48,7 @@ class Readiness {
 
  private:
     const HostUnit* loaded_host_unit(BlobId blob);
-    void make_part_ready(const Wanted& wanted);
+    void ready_part(const Wanted& wanted);
     void report_late(BlobId blob, double seconds);
 
     std::vector<BlobId> siblings_of(const Call& call);

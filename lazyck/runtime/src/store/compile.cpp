@@ -111,7 +111,7 @@ class Compilation {
         const std::string host_unit = host_unit_of(m_missing.blob);
         m_permit.emplace(m_store.permits, host_unit.empty() ? m_missing.blob.name : host_unit);
         m_host_permit.emplace(m_missing.permit_request());
-        m_missing.tell_wait("a compile slot", begin);
+        m_missing.tell_wait("a compile permit", begin);
         const unsigned jobs = m_store.config.jobs;
         if (!m_values.launcher.empty() || m_host_permit->busy() + 2 + m_store.permits.announced() > jobs) return;
         m_beside = words_for_hip(LAZYCK_UNIT_HIP_OBJECT);

@@ -136,7 +136,7 @@ HostPermit::HostPermit(PermitRequest request) : m_request(std::move(request)) {
         if (notice.is_due()) {
             const std::string others = std::to_string(m_busy) + (m_busy == 1 ? " compile runs" : " compiles run");
             const std::string wanted = wanting == Wanting::permit
-                                           ? "a compile slot: " + others
+                                           ? "a compile permit: " + others
                                            : size_text(1024.0 * static_cast<double>(m_request.needed_kib)) +
                                                  " of memory: " + others + " on this host";
             const double waited = notice.waited();
@@ -186,7 +186,7 @@ bool HostPermit::is_passed_over(unsigned permit, const std::string& path, const 
     if (!is_stopped && held < m_request.patience) return false;
     say_once(path + text,
              m_request.subject.words + " goes on without waiting for " + (process.empty() ? "the process" : process) +
-                 ", which has held the compile slot '" + path + "' for " + seconds_text(held) +
+                 ", which has held the compile permit '" + path + "' for " + seconds_text(held) +
                  (is_stopped ? " or longer" : " or longer; does it hang?"),
              {"wait", m_request.subject, -1, "gave_up"});
     return true;

@@ -1,5 +1,4 @@
-// Permits to compile, of this process and of the host. Messages call a permit of the host a compile
-// slot.
+// Permits to compile, of this process and of the host.
 #pragma once
 
 #include <sys/types.h>

@@ -228,7 +228,7 @@ std::string Preambles::find(const Missing& missing, const SourceFile& source) {
     return place;
 }
 
-std::string Preambles::make(const ManifestRow& at, const Strings& archs) {
+std::string Preambles::compile(const ManifestRow& at, const Strings& archs) {
     const auto caches = m_store.caches(at.manifest);
     Cache& cache = *caches->own();
     const std::string name = m_store.config.has_preambles ? key_of(at, archs) : "";

@@ -28,7 +28,7 @@ class Preambles {
     std::string key_of(const ManifestRow& at, const Strings& archs);
     // Makes the preamble of a blob in the cache, where compiles find it, unless it is there.
     // Returns an empty string, or the reason why there is none. Throws CompileError.
-    std::string make(const ManifestRow& at, const Strings& archs);
+    std::string compile(const ManifestRow& at, const Strings& archs);
     // Returns whether a process that has just compiled the blob may soon compile others that share
     // its preamble. It returns true at most once for all blobs that are compiled alike.
     bool should_make(const ManifestRow& at, const Strings& archs);

@@ -180,10 +180,10 @@ void Store::after_fork_in_child() {
 
 Entry Store::obtain(const ManifestRow& at, const Strings& archs) {
     if (std::optional<Entry> found = find(at, archs)) return std::move(*found);
-    return make(at, archs);
+    return fill(at, archs);
 }
 
-Entry Store::make(const ManifestRow& at, const Strings& archs) {
+Entry Store::fill(const ManifestRow& at, const Strings& archs) {
     ++counters.misses;
     const auto caches = this->caches(at.manifest);
     const Strings mismatches = explain_mismatches(caches->packs(), places.library, at.manifest);
@@ -193,7 +193,7 @@ Entry Store::make(const ManifestRow& at, const Strings& archs) {
         if (!jit.is_forbidden()) {
             for (const std::string& sentence : mismatches) say_once(sentence, sentence);
         }
-        return *make_somewhere(at, archs, true, service_problem);
+        return *fill_where_writable(at, archs, true, service_problem);
     } catch (const PermanentFailure&) {
         throw;
     } catch (const CompileError& e) {
@@ -208,7 +208,7 @@ Entry Store::make(const ManifestRow& at, const Strings& archs) {
 
 std::optional<Entry> Store::fetch(const ManifestRow& at, const Strings& archs) {
     std::string service_problem;
-    return config.has_remote ? make_somewhere(at, archs, false, service_problem) : std::nullopt;
+    return config.has_remote ? fill_where_writable(at, archs, false, service_problem) : std::nullopt;
 }
 
 bool Store::goes_by_kernel(const ManifestRow& at) {
@@ -222,14 +222,14 @@ void Store::refuse_by_kernel(const ManifestRow& at) {
 }
 
 // Compiles in the next place if a cache cannot be written.
-std::optional<Entry> Store::make_somewhere(const ManifestRow& at, const Strings& archs, bool may_compile,
-                                           std::string& service_problem) {
+std::optional<Entry> Store::fill_where_writable(const ManifestRow& at, const Strings& archs, bool may_compile,
+                                                std::string& service_problem) {
     const auto caches = this->caches(at.manifest);
     bool was_cleaned = false, was_short_of_memory = false;
     while (true) {
         const std::shared_ptr<Cache> cache = m_may_stand_in ? caches->to_write() : caches->own();
         try {
-            return make_in_turn(Missing(*this, at, archs, *cache), may_compile, service_problem);
+            return fill_under_lock(Missing(*this, at, archs, *cache), may_compile, service_problem);
         } catch (const OutOfMemory&) {
             if (std::exchange(was_short_of_memory, true)) throw;
             const Subject subject = subject_of(at.manifest, at.blob(), key_of(at, archs).arch_label());
@@ -245,7 +245,7 @@ std::optional<Entry> Store::make_somewhere(const ManifestRow& at, const Strings&
     }
 }
 
-std::optional<Entry> Store::make_in_turn(const Missing& missing, bool may_compile, std::string& service_problem) {
+std::optional<Entry> Store::fill_under_lock(const Missing& missing, bool may_compile, std::string& service_problem) {
     Cache& cache = missing.cache;
     EntryLookup there;
     const auto look_up = [&] {

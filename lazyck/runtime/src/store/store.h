@@ -48,7 +48,7 @@ class Store {
 
     // Returns the key by which the entry of a blob for `archs` is looked up.
     EntryKey key_of(const ManifestRow& at, const Strings& archs) const;
-    // Returns the verified entry: what `find` finds, or else what `make` compiles. Throws
+    // Returns the verified entry: what `find` finds, or else what `fill` compiles. Throws
     // CompileError, also if compiling is forbidden.
     Entry obtain(const ManifestRow& at, const Strings& archs);
     // Returns the verified entry if a cache has it. Throws CompileError.
@@ -56,7 +56,7 @@ class Store {
     // Compiles the entry, unless a second look-up under the blob's lock finds it. While it holds a
     // lock or a permit, it calls neither the dynamic loader nor the C library's name services or
     // locale, nor code of the program.
-    Entry make(const ManifestRow& at, const Strings& archs);
+    Entry fill(const ManifestRow& at, const Strings& archs);
     // Returns the entry from a remote cache if one has it, and compiles nothing.
     std::optional<Entry> fetch(const ManifestRow& at, const Strings& archs);
     // Returns whether to compile the blob by its parts (see ByKernel), if it has parts and none of
@@ -110,10 +110,10 @@ class Store {
  private:
     // Returns nothing if compiling is not permitted and no remote cache has the entry. Sets
     // `service_problem` if a compile service was to compile the entry and did not.
-    std::optional<Entry> make_somewhere(const ManifestRow& at, const Strings& archs, bool may_compile,
-                                        std::string& service_problem);
+    std::optional<Entry> fill_where_writable(const ManifestRow& at, const Strings& archs, bool may_compile,
+                                             std::string& service_problem);
     // Makes the entry unless another process does first.
-    std::optional<Entry> make_in_turn(const Missing& missing, bool may_compile, std::string& service_problem);
+    std::optional<Entry> fill_under_lock(const Missing& missing, bool may_compile, std::string& service_problem);
     [[noreturn]] void fail_frozen(const ManifestRow& at, const Strings& archs, Cache& cache) const;
 
     std::shared_ptr<Caches> m_caches;
