@@ -310,7 +310,7 @@ def test_a_page_after_the_browser_died_or_hung_gets_another_browser(
     tab: Browser, job: Path, monkeypatch: pytest.MonkeyPatch, end: int
 ) -> None:
     tab.open(job, 1280)
-    monkeypatch.setattr("browser._SIGN_OF_LIFE", 0.5)
+    monkeypatch.setattr("support.browser._SIGN_OF_LIFE", 0.5)
     before = tab.pid
     os.kill(before, end)
     with pytest.warns(UserWarning, match="another browser is started: .*the browser is (gone|silent)"):
