@@ -102,8 +102,7 @@ CACHE_BUNDLES = ".bundles"
 CACHE_TRIMMED = ".trimmed"
 # The number of directories from a cache's root to an entry, including the root.
 DEPTH_OF_ENTRIES = 4
-# The digits of a blob's digest and of ENV_EXTRA_CACHE_KEY's hash in names of files
-# (formats/layout.py).
+# Digits of a blob's digest and ENV_EXTRA_CACHE_KEY's hash in file names (formats/layout.py).
 DIGEST_DIGITS = 16
 SALT_DIGITS = 12
 # Behind an entry's ELF image: this magic, the version as a u32, four zero bytes, and the columns,
@@ -325,8 +324,10 @@ def machine_name(number: int) -> str:
 _NAMES = {m.number: m.name for m in machines.MACHINES.values()} | {number: name for number, name, _ in OTHER_MACHINES}
 
 
-def c_literal(value: str | int) -> str:
+def c_literal(value: str | int | tuple[str, ...]) -> str:
     """Return `value` as C writes it."""
+    if isinstance(value, tuple):
+        return f"{{{', '.join(map(c_literal, value))}}}"
     if isinstance(value, int):
         return str(value)
     return '"' + "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\{ord(c):03o}" for c in value) + '"'

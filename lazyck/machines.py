@@ -57,8 +57,7 @@ def _aarch64_calls(code: bytes) -> Iterator[int]:
 
 
 def _riscv64_calls(code: bytes) -> Iterator[int]:
-    # `jal` has 20 bits, in four parts, that count pairs of bytes. The assembler leaves other calls
-    # to the linker.
+    # `jal` has 20 bits, in four parts, that count pairs of bytes. Other calls are the linker's.
     for i in range(0, len(code) - 3, 2):
         word = int.from_bytes(code[i : i + 4], "little")
         if word & 0x7F == 0x6F:

@@ -26,8 +26,7 @@ ORDERS: "Mapping[str, Callable[[CacheEntry], tuple[float | str, ...]]]" = {
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One entry, `at` a place of its cache. `made` and `used` are in seconds since 1970, `size` is
-    in bytes."""
+    """One entry, `at` a place of its cache. `made` and `used` are seconds since 1970."""
 
     path: Path
     at: EntryPath
@@ -105,8 +104,7 @@ def read_holdings(cache: Path) -> CacheContents:
 
 
 def _statuses(leaf: Directory, blob: str = "") -> dict[str, os.stat_result]:
-    """Return the status of each file of an entry in `leaf`, or only of the entries of `blob`,
-    sorted by name."""
+    """Return the status of each file of an entry (of `blob`) in `leaf`, sorted by name."""
     names = (n for n in leaf.names() if n.startswith(blob) and is_of_entry(n))
     return {name: info for name in names if (info := leaf.status(name))}
 
@@ -122,8 +120,7 @@ def _entries_in(leaf: Directory, statuses: Mapping[str, os.stat_result], blob: s
 
 
 def _sizes_in(directory: Directory | None) -> list[int]:
-    """Close a directory, and return the bytes on disk of each file and directory in it, with all
-    below."""
+    """Close a directory, and return the bytes on disk of each thing in it, with all below."""
     if directory is None:
         return []
     with directory:
@@ -151,7 +148,6 @@ def _is_for(archs: str, arch: str) -> bool:
 
 
 def render(entries: Sequence[CacheEntry], now: float) -> str:
-    """Return a table of the entries, and totals."""
     rows = [("size", "age", "last use", "arch", "library", "blob")]
     for e in entries:
         times = (show_seconds(max(0, round(now - t))) for t in (e.made, e.used))

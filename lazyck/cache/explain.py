@@ -58,8 +58,7 @@ def explain(manifest: Manifest, entry: BlobEntry, others: Iterable[CacheEntry], 
 
 
 def _text_of(path: Path) -> str:
-    """Return the text key in the trailer of an entry, or an empty string if it has none or cannot
-    be read."""
+    """Return the text key in the trailer of an entry, or an empty string if none can be read."""
     try:
         with opened_in(root_of(path), path) as f:
             found = trailer.read(f)
@@ -175,7 +174,6 @@ def installed_packs(rt: Path, library: Path, env: Mapping[str, str]) -> list[dic
 
 
 def render_pack(pack: Mapping[str, str], entry: Path) -> str:
-    """Return a line about a pack for people who ask for `entry`."""
     has = "has the entry" if entry.is_relative_to(pack[abi.ROW_ROOT]) else "does not have it"
     name = f"{visible(pack[abi.ROW_NAME])} {visible(pack[abi.ROW_VERSION])}"
     return f"  pack        {pack[abi.ROW_PROBLEM] or f'{name} {has}'}"

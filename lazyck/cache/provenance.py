@@ -15,8 +15,7 @@ from lazyck.visible import visible
 
 @dataclass(frozen=True)
 class Origin:
-    """An entry of the local cache, and who made it. `problem` is why no trusted key vouches for
-    it."""
+    """An entry of the local cache, and who made it. `problem` is why no trusted key vouches."""
 
     entry: BlobEntry
     provenance: Provenance | None = None
@@ -24,8 +23,7 @@ class Origin:
 
 
 def find(env: Mapping[str, str], found: Sequence[BlobEntry]) -> list[Origin]:
-    """Return who made the entries that the cache has. Raises `LazyckError` if there is no
-    remote."""
+    """Return who made the entries that the cache has. Raises `LazyckError` without a remote."""
     skipped: list[str] = []
     remote = open_remote(env, skipped.append)
     origins = []

@@ -53,7 +53,6 @@ class _Puller:
     _records: dict[str, EntryRecord] = field(default_factory=dict)  # of what was fetched, by the entry's name
 
     def pull(self, batch: Sequence[BlobEntry]) -> list[TransferOutcome]:
-        """Pull some entries, from asking for them to publishing them."""
         if self._share.dry_run:
             return run(items_of(batch), self._ask, self._share.jobs, self._reporter)
         root = batch[0].root
@@ -174,8 +173,7 @@ def _send(remote: Remote, item: TransferItem) -> TransferOutcome:
     with contextlib.suppress(OSError, RefusedError), opened_in(root, log_of(item.path)) as log:
         details = read_compile_details(log)
     try:
-        # The open file is what is read and signed, even if the directories above the cache are
-        # exchanged.
+        # The open file is read and signed, even if the directories above are exchanged.
         with opened_in(root, item.path) as own:
             has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)), details)
     except RefusedError as error:

@@ -1,5 +1,4 @@
-"""Proves entries of a library: compiles them again into an empty cache, and compares the results
-byte for byte."""
+"""Proves entries of a library: compiles them into an empty cache, and compares the bytes."""
 
 import tempfile
 from collections import Counter
@@ -111,7 +110,6 @@ def first_difference(there: bytes, here: bytes) -> str:
 
 
 def render(proofs: Sequence[RebuildResult]) -> str:
-    """Return a line for each entry that is not proved, and counts."""
     words = {DIFFERS: "differs in", IMPOSSIBLE: "cannot be compiled again:"}
     lines = [
         f"{visible(p.entry.name)} ({visible(p.entry.shown_arch)}): {words[p.state]} {visible(p.why)}"

@@ -110,8 +110,7 @@ def trim(
 def _run(
     what: str, argv: Sequence[str], env: Mapping[str, str]
 ) -> tuple[proc.Result, list[dict[str, Any]], CommandError]:
-    """Return the result, the rows that the command printed, and the error to raise if they make no
-    sense."""
+    """Return the result, the rows that the command printed, and the error if they make no sense."""
     result = proc.run(argv, env=env)
     error = CommandError(what, argv, result.status, result.stdout + result.stderr)
     try:
@@ -124,8 +123,7 @@ def _run(
 
 
 def render_verified(found: Mapping[str, str], removed: Sequence[str]) -> str:
-    """Return a line for each problem, and counts. `removed` are entries with a problem that are
-    gone."""
+    """Return a line for each problem, and counts. `removed` are those that are gone."""
     lines = [f"{visible(path)}: {visible(problem)}" for path, problem in found.items() if problem]
     gone = f", {len(removed)} removed" if removed else ""
     end = f"{len(lines)} with a problem{gone}" if lines else "all whole"
@@ -140,7 +138,6 @@ def removal(cache: Path, libraries: Iterable[Path]) -> str:
 
 
 def render_cleared(cleared: Trimmed, cache: Path) -> str:
-    """Return what was removed and what stays, for people."""
     gone = [f"{counted(cleared.removed, 'entry', 'entries')} ({show_size(cleared.removed_bytes)})"]
     for count, one, many in (
         (cleared.removed_logs, "log of a failure", "logs of failures"),
@@ -153,7 +150,6 @@ def render_cleared(cleared: Trimmed, cache: Path) -> str:
 
 
 def render_trimmed(trimmed: Trimmed, dry_run: bool) -> str:
-    """Return each removed entry, and the sums, for people."""
     verb = "would be removed" if dry_run else "removed"
     removed = f"{counted(trimmed.removed, 'entry', 'entries')} ({show_size(trimmed.removed_bytes)}) {verb}"
     kept = f"{trimmed.kept} ({show_size(trimmed.kept_bytes)}) stay"

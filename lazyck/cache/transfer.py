@@ -33,8 +33,6 @@ _PLAIN_INTERVAL = 5.0  # seconds between two lines in a log
 
 @dataclass(frozen=True)
 class Share:
-    """How to push or pull."""
-
     env: Mapping[str, str]
     jobs: int
     dry_run: bool
@@ -158,7 +156,6 @@ class TransferReporter:
             self._bar = tqdm(total=total, file=sys.stderr, desc="lazyck", leave=False, bar_format=form)
 
     def ended(self, outcome: TransferOutcome) -> None:
-        """Count one more transfer that has ended."""
         self._count += 1
         self._bytes += outcome.bytes
         if self._bar is not None:
@@ -183,8 +180,7 @@ class TransferReporter:
 
 
 def render(verb: str, outcome: TransferOutcome, seconds: float, dry_run: bool) -> str:
-    """Return the outcome for people, in a line. Refused and failed entries have been reported
-    before."""
+    """Return the outcome for people, in a line. Refused and failed entries were reported before."""
     parts = [f"{counted(len(outcome.done), 'entry', 'entries')} ({show_size(outcome.bytes)})"]
     parts[0] += f" would be {verb}" if dry_run else f" {verb}"
     for count, what in (

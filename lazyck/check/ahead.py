@@ -34,8 +34,6 @@ class Sample:
 
 @dataclass(frozen=True)
 class BlobCompile:
-    """One blob of the link, and the place of its object."""
-
     blob: CompileCommand
     object: Path
 
@@ -103,7 +101,6 @@ class AheadOfTime:
         return members
 
     def compile(self, sample: Sample, jobs: int, say: Callable[[str], None]) -> Compiled:
-        """Compile the units of the sample, `jobs` at a time. Progress is reported to `say`."""
         chosen = spread(len(self.units), sample.blobs)
         begun = said = time.monotonic()
         deadline = math.inf if sample.seconds is None else begun + sample.seconds

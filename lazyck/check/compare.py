@@ -1,5 +1,4 @@
-"""Compares a lazy library with the one linked ahead of time. The decisions are pure, over facts
-read from both."""
+"""Compares a lazy library with the one linked ahead of time. The decisions are pure."""
 
 import re
 from collections import Counter, defaultdict
@@ -88,7 +87,6 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """The symbol without its version."""
         return self.symbol.partition("@")[0]
 
 
@@ -226,15 +224,13 @@ class _Facts:
                 yield Difference(kind, key, "", "not exported", described(export))
 
     def undefined(self) -> Iterator[Difference]:
-        """Yield symbols that the lazy library lacks although the ahead-of-time library has them, if
-        only for itself."""
+        """Yield symbols that the lazy library lacks and the other has, if only for itself."""
         for name in sorted(self.lazy.offered.undefined & self.ahead.names - self.ahead.undefined):
             if name not in self.ahead.exported:
                 yield Difference("undefined", name, "", "defined, for the library itself", "undefined")
 
 
 def described(e: Symbol) -> str:
-    """Describe an exported symbol in words."""
     types = {"FUNC": "function", "OBJECT": "data", "TLS": "thread-local data", "IFUNC": "function (IFUNC)"}
     size = f" of {e.size} bytes" if e.type in ("OBJECT", "TLS") else ""
     return f"{e.binding.lower()} {types.get(e.type, e.type)}{size}, {e.visibility}"

@@ -1,5 +1,4 @@
-"""Checks one lazy library of a tmp dir: makes it ahead of time in a directory of its own, then
-compares the two."""
+"""Checks one lazy library of a tmp dir: makes it ahead of time as well, then compares the two."""
 
 import os
 import shutil
@@ -26,8 +25,7 @@ from lazyck.quantities import counted
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking one library of so many blobs. `problem` says why nothing was
-    compared."""
+    """The result of checking one library of so many blobs. `problem` says why none was compared."""
 
     library: str
     output: str
@@ -127,7 +125,6 @@ def _how_many(sample: Sample, number: int) -> str:
 
 
 def first_error(error: CommandError) -> str:
-    """Return the line of a failed command's output that says what is wrong."""
     lines = [line.strip() for line in error.output.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower() or "undefined" in line or "multiple" in line]
     return next(iter(telling or lines), f"status {error.status}")

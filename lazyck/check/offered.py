@@ -1,5 +1,4 @@
-"""Reads what a linked library exports and needs: dynamic symbols with their versions, and
-the dynamic section."""
+"""Reads what a linked library exports and needs: versioned dynamic symbols, the dynamic section."""
 
 import os
 import struct

@@ -9,7 +9,6 @@ from lazyck.toolchains.gpu_runtimes import GpuRuntime, Process
 
 
 def render_header() -> str:
-    """Return the text of `lazyck_abi.h`."""
     return abi.render_constants() + "\n".join(_render_gpu_runtimes(gpu_runtimes.GPU_RUNTIMES)) + "\n"
 
 
@@ -21,11 +20,5 @@ def _render_gpu_runtimes(rows: Sequence[GpuRuntime]) -> list[str]:
     members = (types[f.type].format(f.name) for f in fields(Process))  # type: ignore[index]
     return [
         f"#define LAZYCK_GPU_RUNTIME const char *toolchain, *name; {' '.join(members)}",
-        "#define LAZYCK_GPU_RUNTIMES " + ", ".join(f"{{{', '.join(map(_initializer, row))}}}" for row in values),
+        "#define LAZYCK_GPU_RUNTIMES " + ", ".join(abi.c_literal(tuple(row)) for row in values),
     ]
-
-
-def _initializer(value: str | int | tuple[str, ...]) -> str:
-    if isinstance(value, tuple):
-        return f"{{{', '.join(map(abi.c_literal, value))}}}"
-    return abi.c_literal(value)

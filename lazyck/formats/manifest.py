@@ -102,12 +102,10 @@ class BlobRecord:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the device code of a whole source."""
         return self.kernel.partition("\t")[2].startswith("*")
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it is the device code of one kernel."""
         return bool(self.kernel) and not self.is_whole
 
     @property
@@ -195,7 +193,6 @@ class _Pool:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """Encode the manifest in the bytes that `decode` and the runtime read."""
     pool = _Pool()
     pool.string("")
     tables: dict[str, list[int]] = {"blobs": [], "symbols": [], "recipes": [], "lists": pool.words}
@@ -292,7 +289,6 @@ def _decode(data: bytes, header: Mapping[str, int]) -> Manifest:
     readers: dict[str, Callable[[int], Any]] = {"S": text, "L": texts, "P": pairs, "u32": int}
 
     def table(name: str, kinds: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table, with the values of its columns."""
         numbers = _columns(kinds, data, header[f"{name}_at"], header[name])
         return zip(*(map(readers[kind], numbers[column]) for column, kind in kinds.items()), strict=True)
 

@@ -1,5 +1,4 @@
-"""Reproducible gzipped tar archives of plain files, in GNU's format, which small systems read
-too."""
+"""Reproducible gzipped tar archives of plain files, in GNU's format, which small systems read."""
 
 import gzip
 import io

@@ -31,7 +31,6 @@ def read(file: IO[bytes]) -> Trailer | None:
 
 
 def parse(data: bytes) -> Trailer | None:
-    """Return the trailer at the end of `data`, or None if there is none."""
     data = data[-SIZE:]
     if len(data) < SIZE or not data.startswith(abi.ENTRY_MAGIC):
         return None

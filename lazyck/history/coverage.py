@@ -67,11 +67,7 @@ class _Users:
                     self._of[key].add(i)
 
     def of(self, use: Use) -> set[int]:
-        """Return the numbers of the runs that used the blob of `use`."""
         return self._of[use.key] | self._of[use.blob, ""] if use.library else self._of[(use.blob,)]
-
-
-# -- leaving one out -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,6 @@ class Novelty:
 
     @property
     def seconds(self) -> float:
-        """The recorded seconds of compiles."""
         return round(sum(u.seconds for u in self.uses), 1)
 
     @property
@@ -154,7 +149,6 @@ def _percent(share: float) -> str:
 
 
 def _render_news(news: Sequence[Novelty]) -> list[str]:
-    """Return the lines about the runs with something new, and about what was new to them."""
     blobs = sorted(((use, n.run) for n in news for use in n.uses), key=lambda b: -b[0].seconds)
     unknown = sum(n.unknown for n in news)
     cost = f"with {show_seconds(sum(n.seconds for n in news))} of compiles as recorded"
@@ -204,9 +198,6 @@ def to_json(found: Coverage) -> dict[str, object]:
     estimate = len(found.news) / found.runs
     new_run = {"estimate": estimate, "confidence": CONFIDENCE, "low": low, "high": high, "method": "Wilson score"}
     return {"runs": found.runs, "covered": found.covered, "new": news, "new_run": new_run}
-
-
-# -- what many runs used ---------------------------------------------------------------------------
 
 
 def common(runs: Sequence[RecordedRun], share: Fraction) -> list[Use]:

@@ -58,7 +58,6 @@ class Event:
 
     @property
     def is_cache_load(self) -> bool:
-        """Whether a blob was loaded from a cache, not compiled."""
         return self.kind == abi.EVENT_LOAD and not self.has_failed and self.what != abi.ORIGIN_COMPILED
 
 

@@ -58,8 +58,6 @@ class Line:
 
 @dataclass(frozen=True)
 class Profile:
-    """A decoded profile file."""
-
     where: str
     lines: tuple[Line, ...]
 

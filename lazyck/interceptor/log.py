@@ -56,8 +56,7 @@ def read_log(path: Path) -> list[LogLine]:
 
 
 def passed_reasons(lines: Iterable[LogLine]) -> list[tuple[str, int]]:
-    """Return the reasons for which calls were passed on, each with their number, the most frequent
-    first."""
+    """Return why calls were passed on: reasons with their numbers, the most frequent first."""
     reasons = Counter(line.reason for line in lines if line.action == abi.DID_PASS)
     return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
 

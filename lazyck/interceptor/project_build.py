@@ -69,7 +69,6 @@ def chosen_archs(text: str, found: Sequence[Found], env: Mapping[str, str]) -> t
 def with_toolchains(
     options: BuildOptions, archs: tuple[str, ...], found: Sequence[Found], env: Mapping[str, str]
 ) -> BuildOptions:
-    """Return `options` with the archs asked for and what is known of the toolchains found."""
     return replace(
         options,
         archs=archs,
@@ -170,7 +169,6 @@ def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
 
 
 def imported_lines(imported: Sequence[tuple[str, str]], file: Path) -> list[str]:
-    """Return what became of the entries of a compile_commands.json."""
     reasons = [reason for _, reason in imported]
     lines = [f"lazyck: {counted(reasons.count(abi.WHY_BLOB), 'blob')} deferred from {file}"]
     for reason in dict.fromkeys(reason for reason in reasons if reason != abi.WHY_BLOB):

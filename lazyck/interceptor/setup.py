@@ -223,8 +223,7 @@ def plan_home(plan: _Plan, tmp: Path, found: Found, others: Sequence[Found], env
     chosen = found if named else on_path
     main = chosen.home
     if not named and not homes.is_system(main) and homes.programs_in(main, t.home_programs()):
-        # Builds fall back on a place of their own (`ROCM_PATH ?= /opt/rocm`). Only a variable leads
-        # them to a shim.
+        # Builds have fallbacks (`ROCM_PATH ?= /opt/rocm`). Only a variable leads them to a shim.
         plan.set_env.update((v, str(made.of(main))) for v in t.home_env)
     for variable, program in t.implied_compilers(chosen, env).items():
         if env.get(variable):
@@ -289,7 +288,6 @@ def plan_variables(plan: _Plan, tmp: Path, found: Sequence[Found], env: Mapping[
 def shared_conf(
     plan: _Plan, tmp: Path, found: Sequence[Found], blobs: Sequence[str], python: str, env: Mapping[str, str]
 ) -> SharedConf:
-    """Return what every shim needs to know about the others."""
     apart = [(d, s) for d, s in plan.shims if not any(d.is_relative_to(home) for home in plan.home_map)]
     paths = {str(d / s.tool): s.compiler[0] for d, s in apart}
     variables = (name for t in ALL for name in (*t.compiler_env, *t.home_env, *t.flag_env))

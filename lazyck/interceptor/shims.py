@@ -185,7 +185,6 @@ def install(program: Path, directory: Path, shim: ShimConf, shared: SharedConf) 
 
 
 def replace_program(program: Path, target: Path) -> None:
-    """Replace `target` by the shim's `program`."""
     with contextlib.suppress(FileNotFoundError):
         target.unlink()
     try:
@@ -195,7 +194,6 @@ def replace_program(program: Path, target: Path) -> None:
 
 
 def install_conf(directory: Path, name: str, shim: ShimConf, shared: SharedConf) -> Path:
-    """Write a configuration without a program of its own, and return its path."""
     path = lookup.conf_of(str(directory / name))
     write_if_different(path, render(shim, shared))
     return path

@@ -33,8 +33,7 @@ class WheelLibrary:
 @dataclass(frozen=True)
 class BaseWheel:
     """A wheel with lazy libraries, which are for one `machine`. `build` (or an empty string) and
-    `tag` are the last parts of its file's name, with the platform `any` replaced by that
-    machine's."""
+    `tag` are the last parts of its file's name, with that machine's platform for `any`."""
 
     name: str
     version: str

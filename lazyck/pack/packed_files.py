@@ -26,8 +26,7 @@ class PackedFile:
     place: PurePosixPath
 
     def read(self) -> bytes:
-        """Return the contents. Raises `LazyckError` if the file has vanished or is not an entry any
-        more."""
+        """Return the contents. Raises `LazyckError` if the file is no longer an entry."""
         again = "run the same command again"
         try:
             with opened_in(root_of(self.source), self.source) as file:
@@ -53,8 +52,7 @@ class Pack:
 
 
 def make_packs(entries: Iterable[BlobEntry], per_arch: bool) -> list[Pack]:
-    """Return one pack, or one for each set of archs. Raises `LazyckError` that names entries which
-    are not cached."""
+    """Return one pack, or one for each set of archs. Raises `LazyckError` if entries lack."""
     found = list(entries)
     absent = [e for e in found if not e.cached or not e.path.is_file()]
     if absent:

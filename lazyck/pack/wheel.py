@@ -79,9 +79,8 @@ def _parts(pack: Pack, base: BaseWheel, most: int, host: Sequence[str]) -> list[
 
 
 def split(pack: Pack, most: int, prefix: int) -> Iterator[Pack]:
-    """Yield the pack in parts of which each fits into a wheel of `most` bytes. In the wheel,
-    entries' names are longer by at most `prefix` characters. Raises `LazyckError` if an entry does
-    not fit."""
+    """Yield the pack in parts of which each fits into a wheel of `most` bytes. Names in it are
+    longer by at most `prefix` characters. Raises `LazyckError` if an entry does not fit."""
     items: list[PackedFile] = []
     size = 0
     for item in pack.items:

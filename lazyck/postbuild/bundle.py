@@ -57,8 +57,7 @@ class BundlePaths:
 
     @cached_property
     def _foreign(self) -> tuple[str, ...]:
-        # The compiler may use another name of its home in what it reads: `/usr/local/cuda` is a
-        # link.
+        # The compiler may read below another name of its home: `/usr/local/cuda` is a link.
         homes = () if self.home in ("", "/", "/usr") else (self.home, os.path.realpath(self.home))
         return tuple(f"{d.rstrip('/')}/" for d in (*homes, *SYSTEM_DIRS))
 

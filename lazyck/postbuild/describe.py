@@ -132,7 +132,6 @@ def describe(
 
 
 def downgrade(made: EagerObject, options: BuildOptions) -> Downgrade:
-    """Return what to say of a blob that was compiled ahead of time, or by kernel."""
     return Downgrade(path_from(made.blob.source, options.project_dir), made.reasons)
 
 
@@ -169,7 +168,6 @@ def paths_by_toolchain(lazy: Sequence[Probed], name: str, options: BuildOptions)
 
 
 def _searched(lazy: Sequence[Probed]) -> set[str]:
-    """Return the directories in which the blobs' commands look for headers."""
     found: set[str] = set()
     one_of_each_group = {id(p.headers): p.blob for p in lazy}  # all of a group were probed with the same options
     for blob in one_of_each_group.values():
@@ -207,7 +205,6 @@ class Recipes:
         self._index: dict[Recipe, int] = {}
 
     def of(self, blob: CompileCommand) -> Recipe:
-        """Return how `blob` is compiled at run time."""
         toolchain = by_name(blob.call.toolchain)
         base = toolchain.base_words(blob)
         key = (base, blob.call.cwd, toolchain.base_env(blob), toolchain.name)

@@ -15,8 +15,6 @@ from lazyck.toolchains.command import LinkCommand
 
 @dataclass(frozen=True)
 class LinkContext:
-    """Describes a link that is to be made lazy."""
-
     link: LinkCommand
     inputs: LinkInputs
     options: BuildOptions

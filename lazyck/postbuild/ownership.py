@@ -52,8 +52,7 @@ def assign(
     def rivalled(offer: Probed) -> Reason:
         return Reason(ReasonKind.RIVALLED, next((s for s in offer.symbols if s in taken or s in owner), ""))
 
-    # Needed blobs come first: a blob that merely defines a symbol too must not take it from one
-    # that stays.
+    # Needed blobs come first: one that merely defines a symbol too must not take it from them.
     for o in needed:
         own(o, (s for s in dict.fromkeys(o.symbols) if s not in o.weak or s in wanted))
     spare: list[CompileCommand] = []

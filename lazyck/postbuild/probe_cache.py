@@ -28,7 +28,6 @@ class ProbeCache:
         self._answers, self._objects, self._locks = root / "answers", root / "objects", root / "locks"
 
     def answers(self, group: str) -> dict[str, Any]:
-        """Return all that is known of the blobs of `group`, by key."""
         try:
             found = json.loads((self._answers / f"{group}.json").read_bytes())
         except (OSError, ValueError):

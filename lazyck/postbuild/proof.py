@@ -69,7 +69,6 @@ class Case:
 
     @cached_property
     def absolute_names(self) -> frozenset[str]:
-        """Return the absolute paths that an `#include` in these files names."""
         return frozenset(n for file in self.places.values() for n in included_by(file)[0] if n.startswith("/"))
 
     def key(self, contents: FileDigests) -> str:
@@ -99,7 +98,6 @@ class BundleProof:
         return tuple(replace(p, headers=p.headers | added[p.blob]) if p.blob in added else p for p in lazy)
 
     def cases(self, made: Description) -> dict[int, Case]:
-        """Return the cases to prove in the bundle of `made`, by the index of their group."""
         found: dict[int, Case] = {}
         for i, group in enumerate(self._groups):
             members = set(self._blobs_of(i))

@@ -260,9 +260,6 @@ def of_json(raw: Any) -> Downgrade:
     return Downgrade(raw["source"], tuple(Reason(ReasonKind[r["kind"]], r["about"]) for r in raw["reasons"]))
 
 
-# -- what to tell people --------------------------------------------------------------------------
-
-
 _WIDTH = 100
 _LONGEST = 200  # characters of a name or a message among others
 _FEW = 4

@@ -66,8 +66,6 @@ class _Batch:
 
 
 class TextReferences:
-    """Searches the texts that the probe left."""
-
     def __init__(self, texts: Sequence[tuple[Group, tuple[Path, ...]]]) -> None:
         self._texts = texts
 
@@ -179,7 +177,6 @@ class TextReferences:
 
     @cached_property
     def declared_instances(self) -> frozenset[str]:
-        """Return the names of the templates for which some text says `extern template`."""
         return frozenset().union(*(instances(text, are_declared=True).templates for text in self._all_texts()))
 
 
@@ -190,9 +187,6 @@ def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
     needs = asked_for(open_image(output).symbols())
     output.unlink()
     return needs
-
-
-# -- members of archives --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ EARLIER = "earlier.json"  # what the last link did, while a build runs that has 
 
 @dataclass(frozen=True)
 class LinkSummary:
-    """Holds counts, seconds and bytes of one lazy link."""
-
     library: str
     output: str
     deferred: int
@@ -61,7 +59,6 @@ def load(path: Path) -> LinkSummary:
 
 
 def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked: Sequence[str]) -> str:
-    """Return the text shown when the build has ended."""
     lines = [line for s in libraries for line in library_lines(s)]
     if libraries:
         lines.append(f"lazyck: intercept {intercept_seconds:.1f} s")
@@ -81,13 +78,11 @@ def render(libraries: Sequence[LinkSummary], intercept_seconds: float, unlinked:
 
 
 def unchanged_lines(s: LinkSummary) -> list[str]:
-    """Return what to say of a library that the build found up to date."""
     counts = f"{counted(s.deferred, 'blob')}, {s.lazy} lazy with {counted(s.symbols, 'symbol')}, {len(s.eager)} eager"
     return [f"lazyck: {visible(s.library)}: up to date, {counts}", f"lazyck:   {visible(s.installed or s.output)}"]
 
 
 def library_lines(s: LinkSummary) -> list[str]:
-    """Return what to say of one link."""
     lines = [
         f"lazyck: {visible(s.library)}: {counted(s.deferred, 'blob')} deferred, "
         f"{s.lazy} lazy with {counted(s.symbols, 'symbol')}, {len(s.eager)} eager"

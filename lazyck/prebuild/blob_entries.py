@@ -1,5 +1,4 @@
-"""Find the entries that blobs have, or would have, in a cache. The runtime's own code tells, by way
-of `lazyck-rt`."""
+"""Find the entries that blobs have, or would have, in a cache. `lazyck-rt` tells."""
 
 import contextlib
 import json
@@ -48,7 +47,6 @@ class BlobEntry:
 
     @property
     def cost_key(self) -> tuple[str, str, str]:
-        """Return library, blob and archs as `lazyck.history.costs` has them."""
         return EntryPath.of(self.path).cost_key
 
     @property
@@ -96,7 +94,6 @@ def entries(
 def status(
     rt: Path, manifest_file: Path, names: Collection[str], archs: Sequence[str], env: Mapping[str, str]
 ) -> list[BlobEntry]:
-    """Return what the cache has of the blobs and kernels of these names."""
     found = []
     for r in _rows(abi.RT_STATUS, rt, manifest_file, names, archs, env):
         arch, path = r[abi.ROW_ARCH], Path(r[abi.ROW_PATH])
@@ -109,7 +106,6 @@ def status(
 def _rows(
     verb: str, rt: Path, manifest_file: Path, names: Collection[str], archs: Sequence[str], env: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the lines of JSON that `lazyck-rt` prints about these blobs."""
     if broken := [n for n in names if not n or "\n" in n]:
         raise FormatError(
             f"{manifest_file}: the blob name '{broken[0]}' is empty or has a line break",
@@ -123,8 +119,7 @@ def _rows(
 def known_kernels(
     rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
 ) -> Iterator[tuple[str, BlobRecord]]:
-    """Yield the kernels of the selected blobs, each with its blob's name, as far as the blobs' host
-    units are cached."""
+    """Yield the selected blobs' kernels, with the blob's name, as far as host units are cached."""
     blobs = {b.name: b for b in selection.blobs if b.units}
     for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
         for row in _rows(abi.RT_KERNELS, rt, manifest_file, blobs, archs, env):
@@ -162,8 +157,7 @@ def keep_log(entry: BlobEntry, text: str) -> str:
 
 @contextlib.contextmanager
 def listed(lines: Iterable[str], option: str = abi.OPTION_BLOB_LIST) -> Iterator[list[str]]:
-    """Yield words of a `lazyck-rt` command that give it many values of `option`, such as names of
-    blobs, in a file."""
+    """Yield words of a `lazyck-rt` command that give many values of `option` in a file."""
     with tempfile.NamedTemporaryFile("w", prefix="lazyck-", suffix=".lst", errors="surrogateescape") as f:
         f.write("".join(f"{line}\n" for line in lines))
         f.flush()
@@ -171,14 +165,12 @@ def listed(lines: Iterable[str], option: str = abi.OPTION_BLOB_LIST) -> Iterator
 
 
 def rt_words(rt: Path, verb: str, manifest_file: Path, archs: Sequence[str], *more: str) -> list[str]:
-    """Return a `lazyck-rt` command about blobs of a library."""
     words = [str(rt), verb, abi.OPTION_FROM, str(manifest_file.absolute())]
     return [*words, *(w for arch in archs for w in (abi.OPTION_ARCH, arch)), *more]
 
 
 def cached_archs(entry: BlobEntry) -> dict[str, Path]:
-    """Map archs, as directories name them, to this entry for them, made by the same toolchain with
-    the same extra key."""
+    """Map archs, as directories name them, to this entry, by the same toolchain and extra key."""
     build = EntryPath.of(entry.path).build
     found = {}
     for leaf in _leaves_beside(entry):

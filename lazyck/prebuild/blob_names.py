@@ -63,8 +63,6 @@ def read_list(name: str, stdin: TextIO, library: str = "") -> list[str]:
 
 
 class BlobNames:
-    """An index of the names that the blobs of a manifest can be given by."""
-
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self._index: dict[str, set[int]] = {}
@@ -83,11 +81,9 @@ class BlobNames:
         return self._with_parts.get(found["blob"]) if found else None
 
     def has(self, name: str) -> bool:
-        """Return whether a blob, a kernel or a part of a blob has this name."""
         return name in self.own or self.part(name) is not None
 
     def knows(self, name: str) -> bool:
-        """Return whether `select` finds something by `name`."""
         return bool(self.find(name)) or self.part(name) is not None
 
     def find(self, name: str) -> set[int]:
@@ -148,5 +144,4 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
 
 
 def part_of(blob: BlobRecord, name: str) -> BlobRecord:
-    """Return the part of `blob` that is called `name`, as far as the manifest tells."""
     return replace(blob, name=name, symbols=(name,), kernel=f"{blob.name}\t{name}", units=None)

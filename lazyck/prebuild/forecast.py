@@ -222,7 +222,6 @@ def longest(work: Work) -> list[Known]:
 
 
 def render(work: Work, forecasts: Sequence[Forecast]) -> str:
-    """Render what `lazyck prebuild plan` prints."""
     count = counted(len(work.jobs) + work.cached, "entry", "entries")
     if not work.jobs:
         return f"{count}, all cached already: nothing to compile (--from-scratch plans as if nothing were)\n"
@@ -267,7 +266,6 @@ def _bases(work: Work) -> list[str]:
 
 
 def to_json(work: Work, forecasts: Sequence[Forecast]) -> str:
-    """Return the forecasts as one JSON object."""
     return json.dumps({
         "total": len(work.jobs) + work.cached,
         "cached": work.cached,

@@ -44,7 +44,6 @@ def by_kernel(manifest_file: Path, selection: Selection, gpu_archs: str, env: Ma
 
 
 def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[Row]:
-    """Return a row for each selected blob."""
     rt = tool(env)
     have: dict[str, dict[str, Path]] = {b.name: {} for b in selection.blobs}
     whole = dict.fromkeys(have, True)

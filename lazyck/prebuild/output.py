@@ -58,8 +58,6 @@ def adopt(directory: Path, entries: Iterable[BlobEntry]) -> None:
 
 
 def missing(directory: Path, entries: Iterable[BlobEntry]) -> list[BlobEntry]:
-    """Return the entries that are not in `directory`, according to the file system."""
-
     def is_there(entry: BlobEntry) -> bool:
         with contextlib.suppress(OSError), directory_below(directory, entry.relative.parent) as own:
             return own.has_file(entry.path.name)

@@ -75,7 +75,6 @@ def render_plan(plan: Plan, costs: Costs, parallel: int) -> str:
 
 
 def plan_to_json(plan: Plan, costs: Costs, parallel: int) -> str:
-    """Return the plan as one JSON object."""
     guess = estimate(plan, costs, parallel)
     return json.dumps({
         "total": plan.total,
@@ -102,8 +101,6 @@ class JobFailure:
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """The result of a plan."""
-
     plan: Plan
     compiled: int
     failures: tuple[JobFailure, ...]
@@ -116,7 +113,6 @@ class PlanOutcome:
 
 
 def outcome_to_json(outcome: PlanOutcome) -> str:
-    """Return the outcome as one JSON object."""
     return json.dumps({
         "total": outcome.plan.total,
         "cached": outcome.plan.cached,

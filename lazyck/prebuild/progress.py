@@ -191,7 +191,6 @@ class ProgressLines:
 
 
 def reporter(total: int) -> ProgressReporter:
-    """Return the reporter that suits stderr."""
     if sys.stderr.isatty() and not is_quiet():
         return ProgressBar(sys.stderr, total)
     return ProgressLines(sys.stderr, total, shows=not is_quiet())

@@ -102,7 +102,6 @@ class PlanRun:
                 self.last_event, seconds = time.monotonic(), 0.0
 
     def ended(self, number: int, failure: JobFailure | None = None, seconds: float = 0.0) -> None:
-        """Record and report that a job has ended."""
         self.busy.discard(number)
         self.state.end(number, self.reporter, failure, seconds)
 
@@ -118,11 +117,9 @@ class PlanRun:
         """End what is under way."""
 
     def has_capacity(self) -> bool:
-        """Return whether another job can be given out."""
         return len(self.busy) < self.state.parallel
 
     def give(self, number: int) -> None:
-        """Give out a job."""
         self.pool.submit(self._make, number)
 
     def make(self, number: int, job: Job) -> JobFailure | None:
@@ -149,8 +146,7 @@ class LocalRun(PlanRun):
         self, rt: Path, request: PrebuildRequest, parallel: int, *, verbose: bool = False, again: bool = False
     ) -> None:
         super().__init__(request, parallel)
-        # The user has asked for compiles, even if jobs in this environment may not compile at run
-        # time.
+        # The user has asked for compiles, even if jobs here may not compile at run time.
         self.env = {k: v for k, v in self.env.items() if k != abi.ENV_JIT} | {abi.ENV_JOBS: str(parallel)}
         self.env.setdefault(abi.ENV_CACHE_MAXSIZE, "0")  # nothing may be evicted while the rest is being compiled
         self._rt, self._verbose = rt, verbose
@@ -236,7 +232,6 @@ def _interruptible(state: PlanProgress) -> Iterator[None]:
 
 
 def _descendants_rss_kib() -> int:
-    """Return the resident memory of all processes below this one, in KiB."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     pages: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):

@@ -24,12 +24,10 @@ class BackendError(RemoteError):
 
 
 class Backend(Protocol):
-    """Objects by name, `ac/<hash>` and `cas/<hash>`. What is written is there whole or
-    not at all."""
+    """Objects by name, `ac/<hash>` and `cas/<hash>`. Each is there whole or not at all."""
 
     def read(self, name: str, most: int) -> Iterator[bytes] | None:
-        """Yield the object's first `most` bytes in parts, or return None if there is none. No more
-        than that is read."""
+        """Yield only the object's first `most` bytes in parts, or return None if there is none."""
 
     def size(self, name: str) -> int | None:
         """Return the object's size, or UNKNOWN_SIZE, or None if there is no object."""
@@ -87,7 +85,6 @@ _OTHERS = BackendSpec("fsspec_backend:FsspecBackend")  # what fsspec knows
 
 
 def spec_of(scheme: str) -> BackendSpec:
-    """Return the backend that serves URLs of this scheme."""
     return _BACKENDS.get(scheme, _OTHERS)
 
 

@@ -30,8 +30,6 @@ _LONGEST = 7200.0  # in seconds; a clock that jumped must not keep a tier away
 
 @dataclass(frozen=True)
 class _Pause:
-    """A pause of `seconds`, which ends at `until`."""
-
     until: float = 0.0
     seconds: float = 0.0
     why: str = ""

@@ -64,8 +64,7 @@ class DirectoryBackend(Backend):
         beside = path.with_name(f".{secrets.token_hex(8)}")
         write_atomic(beside, data)
         try:
-            # O_EXCL would show others a file without contents, and is not reliable on every NFS. A
-            # link is reliable.
+            # O_EXCL would show an empty file, and is not reliable on every NFS. A link is.
             os.link(beside, path)
         except FileExistsError:
             return False

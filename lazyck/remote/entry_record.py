@@ -44,8 +44,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class EntryRecord:
-    """The contents of an entry. `seconds` and `peak_kib`, the costs of its compile, are 0 if not
-    known."""
+    """An entry's contents. `seconds` and `peak_kib`, the costs of its compile, are 0 if unknown."""
 
     entry: EntryName
     sha256: str

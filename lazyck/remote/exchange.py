@@ -14,15 +14,13 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
-# Bytes that may come in addition to the object: headers, redirects, texts of errors, the words of a
-# protocol.
+# Bytes that may come in addition to the object: headers, redirects, errors, a protocol's words.
 BESIDE = 256 << 10
 _GRACE = 0.5  # seconds in which a thread notices that its connection was ended
 
 
 class Ended(OSError):
-    """The exchange is over. It is an OSError, so that libraries close the connection and do not
-    hide the error."""
+    """The exchange is over. As it is an OSError, libraries close the connection."""
 
 
 class LimitExceeded(OSError):
@@ -33,8 +31,7 @@ class Closable(Protocol):
     """A resource of an exchange: a connection or a process."""
 
     def end(self) -> None:
-        """End it at once, and wake threads that wait for it. May be called more than once, from any
-        thread."""
+        """End it at once, and wake threads that wait. Any thread may call this, repeatedly."""
 
     def release(self) -> None:
         """Let go of it, because the exchange needs it no more."""
@@ -106,8 +103,7 @@ _now = threading.local()
 
 
 def current() -> Exchange:
-    """Return this thread's exchange. Raises `Ended` if there is none, so that nothing is read
-    without a limit."""
+    """Return this thread's exchange. Raises `Ended` without one: all reads have limits."""
     exchange: Exchange | None = getattr(_now, "exchange", None)
     if exchange is None:
         raise Ended("no exchange")

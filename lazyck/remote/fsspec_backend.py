@@ -36,8 +36,6 @@ _MOST_MEMORY = 384 << 20  # in bytes
 
 
 class FsspecBackend:
-    """A bucket, or a place in one."""
-
     def __init__(self, tier: Tier, times: Times) -> None:
         need("fsspec", "remote-s3", tier.label)
         self._tier = tier
@@ -59,7 +57,6 @@ class FsspecBackend:
     delete = partialmethod(_found, "delete")
 
     def _child(self) -> "_Child":
-        """Return an idle process, for this exchange."""
         current().check()
         with self._lock:
             child = self._idle.pop() if self._idle else None
@@ -130,12 +127,7 @@ def _send(to: Any, value: tuple[Any, ...]) -> None:
     to.flush()
 
 
-# -- in the process apart --------------------------------------------------------------------------
-
-
 class InProcessBackend(Backend):
-    """A bucket, or a place in one, by way of fsspec."""
-
     def __init__(self, tier: Tier) -> None:
         fsspec = need("fsspec", "remote-s3", tier.label)
         try:

@@ -293,8 +293,7 @@ def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoRetur
     # be something to send.
     if os.fork():
         os._exit(0)
-    # A key at the terminal is for the program that called a function, not for the processes that it
-    # waits for.
+    # A key at the terminal is for the program that called, not for processes that it waits for.
     with contextlib.suppress(OSError):
         os.setsid()
     for number in (signal.SIGINT, signal.SIGHUP):

@@ -21,8 +21,7 @@ _CANNOT = (400, 403, 405, 501)
 
 
 class HttpBackend(Backend):
-    """A server that keeps what is PUT: nginx with WebDAV, bazel-remote, a gateway of an object
-    store."""
+    """A server that keeps what is PUT: nginx with WebDAV, bazel-remote, a gateway."""
 
     def __init__(self, tier: Tier, times: Times) -> None:
         requests = need("requests", "remote", tier.label)
@@ -93,8 +92,7 @@ class HttpBackend(Backend):
         return True
 
     def _ask(self, method: str, name: str, **how: Any) -> Any:
-        """Return the answer at the end of all redirects. Writes follow none: a redirected PUT might
-        become a GET."""
+        """Return the answer behind all redirects. Writes follow none: a PUT might become a GET."""
         scheme, host, path = self._base
         url = urlunsplit((scheme, host, f"{path}/{name}", self._query, ""))
         origin = _origin_of(url)
@@ -142,8 +140,7 @@ def _bearer(token: str) -> Any:
 
 
 def _without_credentials(request: Any) -> Any:
-    """Leave a request as it is. As `auth`, this keeps the session's credentials and those of
-    ~/.netrc away."""
+    """Leave a request as it is. As `auth`, this keeps credentials, also ~/.netrc's, away."""
     return request
 
 

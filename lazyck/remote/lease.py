@@ -74,7 +74,6 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Return whether this process has the lease, as far as it knows."""
         return self._mine is not None
 
     @property
@@ -83,7 +82,6 @@ class Lease:
         return self._decode(self._seen).host if self._seen else ""
 
     def look(self) -> LeaseState:
-        """Read the lease."""
         data = self.client.read(self._name, LARGEST)
         now = time.monotonic()
         was_held = bool(self._seen) and self._decode(self._seen or b"").token != FREE
@@ -117,8 +115,7 @@ class Lease:
                 return False
             is_taken = self.client.replace(self._name, seen, text, own.seconds)
         if is_taken is None:
-            # A concurrent writer has finished by now, unless its write takes more than twice as
-            # long as ours.
+            # A concurrent writer has finished, unless it takes more than twice as long.
             time.sleep(random.uniform(0.15, 0.25) + 2 * (time.monotonic() - began))
             is_taken = self.client.read(self._name, LARGEST) == text
         if is_taken:

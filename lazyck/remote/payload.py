@@ -22,8 +22,6 @@ _LEVEL = 3
 
 @dataclass(frozen=True)
 class Payload:
-    """A file to upload."""
-
     path: str
     sha256: str
     size: int
@@ -73,8 +71,6 @@ def _zstd() -> Any:
 
 
 class _Source:
-    """Lets a decompressor read from parts."""
-
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts = parts
         self._left = b""

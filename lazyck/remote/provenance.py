@@ -58,7 +58,6 @@ class Provenance:
 
     @property
     def sha256(self) -> str:
-        """Return the digest of the contents that the statement is about."""
         return str(self.statement["subject"][0]["digest"]["sha256"])
 
     @property
@@ -67,12 +66,10 @@ class Provenance:
 
     @property
     def finished(self) -> str:
-        """Return when the compile was finished, as the statement says it."""
         return str(_at(self.statement, "predicate", "runDetails", "metadata", "finishedOn"))
 
     @property
     def dependencies(self) -> list[str]:
-        """Return what the entry was made with, as the statement names it."""
         rows = _at(self.statement, "predicate", "buildDefinition", "resolvedDependencies")
         return [str(row.get("uri", "")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
@@ -97,7 +94,6 @@ def read_compile_details(log: IO[bytes]) -> CompileDetails | None:
 
 
 def statement_of(entry: EntryName, details: CompileDetails) -> dict[str, Any]:
-    """Return the statement that the entry was made so."""
     place = entry.entry_path
     bundle: dict[str, Any] = {"name": "bundle", "uri": f"urn:lazyck:bundle:{quote(place.library, safe='')}"}
     if DIGEST.fullmatch(details.bundle):
@@ -129,7 +125,6 @@ def statement_of(entry: EntryName, details: CompileDetails) -> dict[str, Any]:
 
 
 def encode(statement: dict[str, Any], signer: Signer) -> bytes:
-    """Return the statement as an envelope that the signer has signed."""
     payload = json.dumps(statement).encode()
     signature = signer.sign(_signed(PAYLOAD_TYPE, payload))
     return json.dumps({

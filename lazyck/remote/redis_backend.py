@@ -33,8 +33,7 @@ class RedisBackend(Backend):
         is_tls = tier.scheme == "rediss"
         pool = redis.ConnectionPool.from_url(
             tier.url,
-            # Version 3 of the protocol has messages that nobody asked for, and that send the client
-            # to another host.
+            # Version 3 of the protocol has unasked messages, which send the client to another host.
             protocol=2,
             socket_connect_timeout=times.connect,
             socket_timeout=times.idle,

@@ -84,8 +84,7 @@ class Remote:
         return cls(tiers, keys, read_times(env), (cache or cache_dir(env)) if remembers else None, listener)
 
     def fetch(self, entry: EntryName, to: Path) -> Fetched | None:
-        """Fetch an entry from the nearest tier that has one to believe. `to` appears whole, for
-        this user alone."""
+        """Fetch an entry from the nearest tier that has one to believe. `to` appears whole."""
         for number, client in enumerate(self.clients):
             with self._passing_over():
                 record = self.find(client, entry)
@@ -188,8 +187,7 @@ class Remote:
         return None
 
     def may_push(self, client: TierClient) -> bool:
-        """Return whether this process may push to the tier, and those who trust its key would
-        believe the result."""
+        """Return whether this process may push to the tier, with a key that is trusted."""
         return not client.tier.is_read_only and (client.tier.is_trusted or self.keys.signer is not None)
 
     def shared_client(self) -> TierClient | None:
@@ -324,8 +322,7 @@ class Remote:
         return there if there and there.entry == entry else None
 
     def _is_good(self, client: TierClient, there: EntryRecord, is_signed: bool) -> bool:
-        """Return whether the record there may stay: it would be believed, and ours is not the only
-        one that is signed."""
+        """Return whether the record may stay: it is believed, and not only ours is signed."""
         stays_unsigned = client.tier.is_trusted and (there.signatures or not is_signed)
         if not self.keys.believe(there) and not stays_unsigned:
             return False

@@ -21,8 +21,6 @@ _LARGEST_FILE = 64 << 10
 
 @dataclass(frozen=True)
 class Signer:
-    """A private key, and its public key in base64."""
-
     public: str
     _key: Any
 
@@ -47,7 +45,6 @@ class KeyRing:
 
 
 def is_signed(signature: Signature, statement: bytes) -> bool:
-    """Return whether the signature is that key's, over this statement."""
     ed25519 = _ed25519()
     try:
         key = ed25519.Ed25519PublicKey.from_public_bytes(base64.b64decode(signature.key))

@@ -1,5 +1,4 @@
-"""A tier in use: every request ends within a bound, and a tier that failed is not asked again
-soon."""
+"""A tier in use: each request is bounded, and a tier that failed is not asked again soon."""
 
 import hashlib
 import time
@@ -114,8 +113,7 @@ class TierClient:
             raise TierDown(f"{self.label}: {self._unusable}") from e
         except TimeoutError as e:
             raise self._failed(what, f"did not finish within {seconds:.1f} s", began) from e
-        # Each backend's library has errors of its own, and their texts may hold URLs with
-        # passwords.
+        # Each backend's library has errors of its own, whose texts may hold passwords.
         except Exception as e:
             raise self._failed(what, f"fails ({type(e).__name__})", began) from e
 

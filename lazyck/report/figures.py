@@ -1,5 +1,4 @@
-"""Figures from a history: sums, the blobs that cost most, growth, runs, and the lanes of the
-timeline."""
+"""Figures from a history: sums, the blobs that cost most, growth, runs, the timeline's lanes."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -72,15 +71,12 @@ class BuildCoverage:
 
     @property
     def whole_seconds(self) -> float:
-        """An extrapolation for one arch on one core: all blobs, at the mean of the compiled
-        ones."""
+        """An extrapolation for one arch on one core: all blobs, at the mean of those compiled."""
         return self.blobs * self.mean_seconds
 
 
 @dataclass(frozen=True)
 class ActivePeriod:
-    """A stretch of time without a long pause."""
-
     start: float
     end: float
     compiles: int
@@ -89,8 +85,7 @@ class ActivePeriod:
 
 @dataclass(frozen=True)
 class Lane:
-    """A process of the timeline, or several short ones of a host that do not overlap. Events are
-    grouped by thread."""
+    """One process, or several short ones of a host that do not overlap. Events are by thread."""
 
     label: str
     threads: tuple[tuple[Event, ...], ...]
@@ -100,8 +95,7 @@ _Placed = tuple[tuple[int, str, float], Lane]  # with what decides about the lan
 
 
 def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_bytes: int, made: float) -> Summary:
-    """Return the sums. `events` are in order of their start. Without events, the period is the
-    moment `made`."""
+    """Return the sums. `events` are in order of their start. Without any, the period is `made`."""
     compiles = [e for e in events if e.kind == abi.EVENT_COMPILE]
     good = [e for e in compiles if not e.has_failed]
     hits = [e for e in events if e.is_cache_load]
@@ -125,8 +119,7 @@ def summarize(events: Sequence[Event], costs: Costs, cache_entries: int, cache_b
 
 
 def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
-    """Return every blob with a compile, successful or not, sorted by compile time, the longest
-    first."""
+    """Return every blob with a compile, successful or not, the longest compile time first."""
     loads = Counter((e.library, e.blob, e.arch) for e in events if e.kind == abi.EVENT_LOAD and not e.has_failed)
     grouped: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
     for e in events:
@@ -153,7 +146,6 @@ def blob_costs(events: Sequence[Event]) -> list[BlobCost]:
 
 
 def coverage(manifest: Manifest, costs: Costs) -> BuildCoverage:
-    """Return how much of a library was compiled."""
     library = visible(manifest.library)
     names = {visible(b.name) for b in manifest.blobs}
     known = {blob: seconds for blob, seconds in costs.of_library(visible(manifest.shelf)).items() if blob in names}
@@ -184,8 +176,7 @@ def runs(events: Sequence[Event]) -> list[ActivePeriod]:
 
 
 def lanes(events: Sequence[Event]) -> list[Lane]:
-    """Return a lane for each process, by rank and host. Many short-lived processes of a host share
-    lanes."""
+    """Return a lane for each process, by rank and host. Short-lived ones of a host share lanes."""
     processes: dict[tuple[str, int, int], list[Event]] = defaultdict(list)
     for e in events:
         processes[e.host, e.rank, e.pid].append(e)
@@ -218,8 +209,7 @@ def _by_thread(events: Sequence[Event]) -> tuple[tuple[Event, ...], ...]:
 
 
 def _packed(processes: Iterable[list[Event]]) -> list[list[Event]]:
-    """Return rows of processes that do not overlap. Each process goes into the first row that is
-    free."""
+    """Return rows of processes that do not overlap. Each goes into the first row that is free."""
     rows: list[list[Event]] = []
     ends: list[float] = []
     for own in sorted(processes, key=lambda p: p[0].start):

@@ -15,7 +15,6 @@ def html_text(text: str) -> str:
 
 
 def lines_html(text: str) -> str:
-    """Return a text of several lines for HTML, with its line breaks."""
     return html.escape(visible_lines(text), quote=True)
 
 
@@ -25,14 +24,12 @@ def name_html(text: str) -> str:
 
 
 def middle(text: str, most: int = LONGEST_NAME) -> str:
-    """Return `text`, without its middle if it is long, since kernels' names differ at their
-    ends."""
+    """Return `text`, without its middle if it is long, as kernels' names end differently."""
     half = (most - 3) // 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
     if seconds < 99.5:

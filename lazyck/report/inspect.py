@@ -67,11 +67,7 @@ def blobs_named(manifest: Manifest, names: Sequence[str], *, every: bool) -> lis
     return list(dict.fromkeys(row if row.name in own else own[row.unit] for row in rows))
 
 
-# -- as text ---------------------------------------------------------------------------------------
-
-
 def render_summary(m: Manifest, files: Files) -> str:
-    """Return a summary of the library, in counts."""
     lazy = [b for b in m.blobs if not b.kernel]
     eager = eager_of(m)
     sources, kernels = sum(b.is_whole for b in m.blobs), sum(b.is_kernel for b in m.blobs)
@@ -101,7 +97,6 @@ def render_summary(m: Manifest, files: Files) -> str:
 
 
 def render_blobs(m: Manifest, chosen: Sequence[BlobRecord]) -> str:
-    """Return everything that the manifest says of the blobs `chosen`."""
     kernels = _kernels(m)
     own = {blob: kernels.get(blob.unit, []) if blob.is_whole else [(s, "") for s in blob.symbols] for blob in chosen}
     readable = _readable([symbol for symbols in own.values() for symbol, _ in symbols])
@@ -144,7 +139,6 @@ def _recipe_lines(step: str, r: Recipe) -> list[str]:
 
 
 def _toolchains(m: Manifest) -> Counter[tuple[str, str, str]]:
-    """Return the compilers, and the number of sources that each compiles."""
     used = (m.recipes[b.recipe] for b in m.blobs if not b.is_kernel)
     return Counter((r.toolchain, r.toolchain_id, r.home) for r in used)
 
@@ -156,7 +150,6 @@ def _readable(symbols: Sequence[str]) -> Mapping[str, str]:
 
 
 def shown(words: Sequence[str]) -> str:
-    """Return the words of a recipe in readable form."""
     return _plain(shlex.join(words))
 
 
@@ -164,10 +157,6 @@ def _plain(word: str) -> str:
     for placeholder, name in _SHOWN.items():
         word = word.replace(placeholder, name)
     return word
-
-
-# -- for programs ----------------------------------------------------------------------------------
-# -- as JSON ---------------------------------------------------------------------------------------
 
 
 def to_json(m: Manifest, chosen: Sequence[BlobRecord], files: Files) -> dict[str, Any]:

@@ -36,9 +36,7 @@ _MOST_ROWS = 1000
 _LONGEST_TITLE = 1000  # characters; kernels' names take some hundreds
 
 
-# -- the page --------------------------------------------------------------------------------------
 def render_page(report: Report) -> str:
-    """Return the whole page."""
     here = Path(__file__).parent
     style, script = (here / "page.css").read_text("utf-8"), (here / "page.js").read_text("utf-8")
     parts = {

@@ -19,7 +19,6 @@ _FAILURE = 3
 
 
 def render_timeline(report: Report) -> str:
-    """Return the section of the page. The script draws the bars."""
     chosen = _chosen_runs(report.runs)
     busiest = max(chosen, key=lambda r: (r.compile_seconds, r.start))
     options = [
@@ -78,7 +77,6 @@ def _chosen_runs(runs: Sequence[ActivePeriod]) -> list[ActivePeriod]:
 
 
 def script_data(report: Report) -> dict[str, Any]:
-    """Return the data from which the script draws."""
     start = report.summary.first
     words: dict[str, int] = {}
 

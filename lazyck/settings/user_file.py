@@ -53,7 +53,6 @@ def read_user_file(env: Mapping[str, str]) -> UserFile:
 
 
 def parse(path: Path, text: str) -> UserFile:
-    """Parse `text`, the contents of the file `path`."""
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
     problems = []

@@ -69,13 +69,11 @@ class Toolchain(ABC):
     home_env: tuple[str, ...] = ()
     compiler_env: tuple[str, ...] = ()
     flag_env: tuple[str, ...] = ()
-    # variables of `flag_env` whose words the driver puts before a compile's own options, or after
-    # them
+    # variables of `flag_env` with words that go before a compile's own options, or after them
     prepend_env: tuple[str, ...] = ()
     append_env: tuple[str, ...] = ()
     arch_env: tuple[str, ...] = ()
-    # variables of `flag_env` with directories, separated by colons: of headers; of programs and
-    # libraries
+    # variables of `flag_env` with directories, by colons: of headers; of programs and libraries
     header_env = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH")
     search_env = ("COMPILER_PATH", "LIBRARY_PATH")
     path_options: frozenset[str]
@@ -93,8 +91,7 @@ class Toolchain(ABC):
     lists_paths = False
     # the words that give the driver a response file: its name is joined to the last of them
     response: tuple[str, ...] = ("@",)
-    # file names of static archives that blobs need not find among the main library's exports (see
-    # `link_words`)
+    # file names of static archives that blobs need not find in the main library (see `link_words`)
     own_archives: frozenset[str] = frozenset()
     # options that make a compile leave out device code and change nothing else
     host_only: tuple[str, ...] = ()
@@ -133,8 +130,7 @@ class Toolchain(ABC):
 
     def pass_when(self, found: Found, env: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
         """Return rows of variable, value (empty: unset) and reason code. While a variable has such
-        a value, the compiler does not compile for this toolchain, and its compiles are passed
-        on."""
+        a value, the compiler does not compile for this toolchain: its compiles are passed on."""
         return ()
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
@@ -147,12 +143,10 @@ class Toolchain(ABC):
         return ()
 
     def arch_settings(self, archs: Sequence[str]) -> dict[str, str]:
-        """Return the variables of `arch_env` that ask a build for `archs`, each in its own
-        spelling."""
+        """Return the variables of `arch_env` that ask for `archs`, each in its own spelling."""
         return {variable: ";".join(archs) for variable in self.arch_env}
 
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the archs that a command line compiles for, as far as it names them."""
         return ()
 
     def archs_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -160,8 +154,7 @@ class Toolchain(ABC):
         return self.archs_in(self.all_words(cmd))
 
     def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the archs that the compiler chooses for `cmd`, which asks for none, as far as it
-        says them."""
+        """Return the archs, if known, that the compiler chooses for `cmd`, which asks for none."""
         return ()
 
     @property
@@ -174,8 +167,7 @@ class Toolchain(ABC):
         return text.split()
 
     def all_words(self, cmd: CompileCommand | LinkCommand) -> tuple[str, ...]:
-        """Return the words after the compiler, with those of `option_env` where the driver puts
-        them."""
+        """Return the words after the compiler, with those of `option_env` in their place."""
         call, env = cmd.call, dict(cmd.call.env)
         before = (w for name in self.prepend_env for w in self.split_option_env(env.get(name, "")))
         after = (w for name in self.append_env for w in self.split_option_env(env.get(name, "")))
@@ -226,8 +218,7 @@ class Toolchain(ABC):
         """
 
     def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
-        """Return options that keep `compiler` (an argv prefix) from stopping after some number of
-        errors."""
+        """Return options that keep `compiler` (an argv prefix) from stopping after some errors."""
         return ()
 
     def device_dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
@@ -251,8 +242,7 @@ class Toolchain(ABC):
         return text
 
     def hides_symbols(self, base: Sequence[str]) -> bool:
-        """Return whether what a blob defines stays within its library unless its source says
-        otherwise."""
+        """Return whether what a blob defines stays in its library unless its source objects."""
         values = [i.value for i in self._host_items(base) if i.name == "-fvisibility"]
         return bool(values) and values[-1] != "default"
 
@@ -280,13 +270,11 @@ class Toolchain(ABC):
         return False
 
     def known_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the archs that the compiler says it can compile for; () if it does not say, or
-        there are none."""
+        """Return the archs that the compiler says it can compile for; () if it names none."""
         return ()
 
     def present_archs(self, found: Found, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the archs of the GPUs in this machine, as the toolchain's own tools say; () if
-        they see none."""
+        """Return the archs of the GPUs here, by the toolchain's own tools; () if they see none."""
         return ()
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Requirement]:
@@ -339,7 +327,6 @@ _KINDS = (
 
 
 def identity_of(version_text: str) -> str:
-    """Return the identity that a `--version` output gives."""
     lines = [line.strip() for line in version_text.splitlines()]
     kept = "\n".join(line for line in lines if line and not _PLACES.search(line))
     kind, match = next(((kind, m) for kind, pattern in _KINDS if (m := pattern.search(kept))), ("cc", None))
@@ -353,22 +340,19 @@ _TRIPLE = re.compile(r"[a-z][a-z0-9_]*(?:-[\w.+]+)+")
 
 
 def machine_of(triple: str) -> str:
-    """Return the machine of a target triple (`aarch64-linux-gnu`), or its first word if lazyck does
-    not know it."""
+    """Return the machine of a target triple (`aarch64-linux-gnu`), or else its first word."""
     first = triple.partition("-")[0]
     return _SPELLINGS.get(first, first)
 
 
 def machine_for(compiler: Sequence[str]) -> str:
-    """Return the machine that `compiler` (an argv prefix) makes code for, or this machine if it
-    does not say."""
+    """Return the machine that `compiler` (an argv prefix) makes code for, else this machine."""
     return machine_of(target(tuple(compiler)) or platform.machine())
 
 
 @lru_cache(maxsize=64)
 def target(compiler: tuple[str, ...]) -> str:
-    """Return the target triple that a compiler says it makes code for, or an empty string if it
-    does not say."""
+    """Return the target triple that a compiler says it makes code for, if it says so, else ""."""
     try:
         status, said = answers.ask(compiler, ("-dumpmachine",))
     except ToolchainError:

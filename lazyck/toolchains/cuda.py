@@ -139,8 +139,7 @@ class CudaToolchain(Toolchain):
         words = super().base_words(cmd)
         kept: list[CommandItem] = []
         for item in self.table.split(words[cmd.call.prefix :]):
-            # nvcc takes lists where other compilers take one path. Code that maps paths expects
-            # one.
+            # nvcc takes lists where other compilers take one path. Mapping paths expects one.
             several = item.value.split(",") if item.name in self.path_options and item.value else []
             if len(several) > 1:
                 kept += [CommandItem((item.name, path), item.name, path) for path in several if path]
@@ -203,10 +202,8 @@ class CudaToolchain(Toolchain):
         return [_listing(step, job.output, "-MG") for step in self._preprocessing(job)]
 
     def _preprocessing(self, job: SourceCompile) -> list[list[str]]:
-        """Return the preprocessing steps of a compile, for the host and for each arch. Only
-        --dryrun shows them."""
-        # --threads is left out: with it, nvcc 12.4's --dryrun tries to read the output of its own
-        # steps, and fails.
+        """Return a compile's preprocessing steps, for host and archs. Only --dryrun shows them."""
+        # Without --threads: with it, nvcc 12.4's --dryrun fails to read its steps' output.
         words = join(i for i in self.table.split(job.base[1:]) if i.name not in _both("-t"))
         steps = ("-w", "--dryrun", "-c", job.source, "-o", job.source + ".o")
         argv = (job.base[0], *words, *self._flags_for(job.archs), *steps)
@@ -309,8 +306,7 @@ class CudaToolchain(Toolchain):
         return self._cudart(link) == "static"
 
     def _cudart(self, link: LinkCommand) -> str:
-        """Return which CUDA runtime the main library links. A blob follows it, so that there is one
-        copy of its state."""
+        """Return which CUDA runtime the main library links. Blobs follow it, to share its state."""
         if link.call.tool == "nvcc":
             values = [i.value for i in self.table.split(self.all_words(link)) if i.name in _both("-cudart")]
             kind = ("static", *(v.lower() for v in values if v))[-1]
@@ -337,8 +333,7 @@ def _listing(step: Sequence[str], output: str, *more: str) -> tuple[str, ...]:
 
 
 def _steps(shown: str, env: Mapping[str, str] | None) -> list[list[str]]:
-    """Return the commands that `nvcc --dryrun` shows, each with the path at which its program would
-    be found."""
+    """Return the commands that `nvcc --dryrun` shows, each with its program's path."""
     path = (environment() if env is None else env).get("PATH", os.defpath)
     steps = []
     for line in shown.splitlines():

@@ -1,5 +1,4 @@
-"""Check a CUDA toolkit for `lazyck doctor`. Each part is tried, since wheels and packages split
-toolkits into many."""
+"""Check a CUDA toolkit for `lazyck doctor`. Each part is tried: packages split toolkits."""
 
 import os
 import re
@@ -26,8 +25,7 @@ _PARTS = {
 
 
 def parts(compiler: Sequence[str], env: Mapping[str, str]) -> Iterator[Requirement]:
-    """Check headers, device compiler, runtime library and CCCL, by compiling a kernel step by
-    step."""
+    """Check headers, device compiler, runtime library and CCCL, by compiling a kernel in steps."""
     with tempfile.TemporaryDirectory(prefix="lazyck-doctor-") as work:
         kernel, cccl = Path(work, "kernel.cu"), Path(work, "cccl.cu")
         kernel.write_text(_KERNEL)
@@ -69,8 +67,7 @@ def driver(env: Mapping[str, str]) -> Requirement:
 
 
 def capabilities(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the archs of the GPUs here, as nvcc's `native` finds them, or else as nvidia-smi
-    says."""
+    """Return the archs of the GPUs here, by nvcc's `native`, or else by nvidia-smi."""
     try:
         shown = proc.run([*compiler, "-arch=native", "--dryrun", "-c", "x.cu", "-o", "x.o"], env=env).stderr
     except ToolchainError:

@@ -35,8 +35,7 @@ def is_nvcc(words: Sequence[str]) -> bool:
 
 
 def find(env: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the home and the compiler's words of the CUDA that a build with `env` would use, or
-    None."""
+    """Return home and compiler's words of the CUDA that a build with `env` would use, or None."""
     compiler = lookup.compiler_of("CUDACXX", env)
     if compiler and not is_nvcc(compiler):
         compiler = ()
@@ -59,8 +58,7 @@ def find(env: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
 
 
 def completed(home: str, env: Mapping[str, str]) -> str:
-    """Return `home`, or a home made for builds if it is a tree of wheels that lacks what they look
-    for."""
+    """Return `home`, or a home made for builds if wheels lack what they look for."""
     if not lacks(home):
         return home
     try:
@@ -70,8 +68,7 @@ def completed(home: str, env: Mapping[str, str]) -> str:
 
 
 def _home_of(nvcc: str, env: Mapping[str, str]) -> str:
-    """Return the toolkit of an nvcc: the one around it, or, for a wrapper script, the one that nvcc
-    reports."""
+    """Return an nvcc's toolkit: the one around it, or, for a wrapper script, that it reports."""
     for place in (Path(nvcc), Path(nvcc).resolve()):
         home = place.parent.parent
         if any((home / d / "cuda_runtime.h").is_file() for d in _INCLUDES) or (home / "nvvm").is_dir():
@@ -82,8 +79,7 @@ def _home_of(nvcc: str, env: Mapping[str, str]) -> str:
 
 
 def find_wheels(path: Sequence[str]) -> str:
-    """Return the newest CUDA with an nvcc among the wheels below the directories of `path`, or an
-    empty string."""
+    """Return the newest CUDA with an nvcc among the wheels below `path`, or an empty string."""
     found = [nvcc.parent.parent for d in path if d for nvcc in Path(d).glob("nvidia/cu*/bin/nvcc")]
     homes = [home for home in found if os.access(home / "bin" / "nvcc", os.X_OK)]
     return str(max(homes, key=lambda home: int("0" + re.sub(r"\D", "", home.name)), default=""))

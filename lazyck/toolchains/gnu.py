@@ -131,8 +131,6 @@ def own_library_items(items: Iterable[CommandItem]) -> list[CommandItem]:
 
 
 class GnuToolchain(Toolchain):
-    """What gcc-like drivers have in common."""
-
     table = TABLE
     path_options = frozenset(PATHS)
     source_suffixes: tuple[str, ...] = SOURCES
@@ -200,8 +198,7 @@ _COMPILE_ONLY = (frozenset(PATHS) - {"-B", "--sysroot", "-isysroot"}) | frozense
 
 
 def _is_for_compiling_only(item: CommandItem) -> bool:
-    """Return whether a link has no use for `item`. Above all, `-x hip` would make it compile the
-    library as a source."""
+    """Return whether a link has no use for `item`: `-x hip` would make it compile the library."""
     if item.name in _COMPILE_ONLY:
         return True
     word = item.words[0]

@@ -97,7 +97,6 @@ class GpuRuntime:
 
     @property
     def wrapped(self) -> dict[str, Handle]:
-        """Map each function that takes a handle to how it does."""
         field, node = (abi.HANDLE_FIELD, self.kernel_node), (abi.HANDLE_NODE, _PARAMETERS + self.kernel_node)
         kinds = ((_CALLS, ()), (_KERNEL_NODES, field), (_NODES, node))
         called = {self.prefix + name: Handle(at, *how) for names, how in kinds for name, at in names.items()}
@@ -111,7 +110,6 @@ class GpuRuntime:
 
     @property
     def functions(self) -> frozenset[str]:
-        """Return the functions that register device code or take a handle."""
         return frozenset((*self.wrapped, *self.registering))
 
     def registering_as(self, role: int) -> str:

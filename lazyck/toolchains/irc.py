@@ -40,8 +40,6 @@ _LINKING_ROLES = (Role.LIBRARY, Role.LIBRARY_DIR, Role.LINKER, Role.STATIC)
 
 @dataclass
 class ClangArguments:
-    """A parsed command line."""
-
     inputs: list[str] = field(default_factory=list)
     output: str = ""
     form: str = ""  # -c, -S, or an empty string for a link
@@ -253,7 +251,6 @@ def _optimise(binding: Any, machine: Any, level: int, module: Any) -> None:
 
 
 def link(arguments: ClangArguments) -> int:
-    """Pass a link to the machine's own compiler driver. Returns its exit status."""
     for name in arguments.inputs:
         if name.endswith((".ll", ".bc")):
             raise UsageError(f"{name}: compile it first", "lazyck-irc -c")
@@ -264,7 +261,6 @@ def link(arguments: ClangArguments) -> int:
 
 
 def main() -> NoReturn:
-    """Run the command line."""
     words = sys.argv[1:]
     try:
         if "--version" in words:

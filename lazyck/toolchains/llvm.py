@@ -1,5 +1,4 @@
-"""Describe LLVM IR, as text (.ll) and bitcode (.bc). clang compiles it, or lazyck-irc (llvmlite) if
-clang is missing."""
+"""Describe LLVM IR, as text (.ll) and bitcode (.bc). clang compiles it, or else lazyck-irc."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,8 +22,7 @@ _MODULE = "define i32 @lazyck_doctor(i32 %x) {\n  %y = add i32 %x, 1\n  ret i32 
 
 
 class LlvmToolchain(GnuToolchain):
-    """clang as a compiler of IR, and lazyck-irc, which takes the same options. A blob has no arch
-    but the machine's."""
+    """clang, and lazyck-irc, which takes the same options. The machine's is the only arch."""
 
     name = "llvm"
     searched = f"CLANG, clang and clang-NN on PATH, {IRC} with llvmlite"

@@ -1,6 +1,5 @@
 """Find real compilers, by a variable's words or on PATH, and recognise their names: `g++-12`,
-`clang++-19`, `x86_64-linux-gnu-g++`. Shims of lazyck and stand-ins of compiler caches do not
-count."""
+`clang++-19`, `x86_64-linux-gnu-g++`. Shims and stand-ins of compiler caches do not count."""
 
 import contextlib
 import os
@@ -31,8 +30,7 @@ def is_shim(program: str) -> bool:
 
 
 def is_launcher(program: str) -> bool:
-    """Return whether `program` is a compiler cache or distributor, by its name or by what its name
-    links to."""
+    """Return whether `program` is a compiler cache or distributor, by name or link target."""
     return Path(program).name in LAUNCHERS or Path(program).resolve().name in LAUNCHERS
 
 
@@ -58,15 +56,13 @@ def host_names(env: Mapping[str, str]) -> list[str]:
 
 
 def with_versions(names: Iterable[str], env: Mapping[str, str]) -> list[str]:
-    """Return `names`, and names on PATH that are one of them with a version, such as `clang-19`,
-    newest first."""
+    """Return `names`, and those on PATH with a version behind, such as `clang-19`, newest first."""
     pattern = re.compile(f"({'|'.join(map(re.escape, names))})-([0-9]+)")
     found = {match[0]: int(match[2]) for match in _names_on_path(pattern, env)}
     return [*names, *sorted(found, key=lambda n: (-found[n], n))]
 
 
 def is_compiler(name: str) -> bool:
-    """Return whether a name is that of a gcc or clang, also with a version or target."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -76,8 +72,7 @@ def is_c_driver(name: str) -> bool:
 
 
 def target_of(name: str) -> str:
-    """Return the target triple that a compiler's name begins with, or an empty string if it has
-    none."""
+    """Return the target triple that a compiler's name begins with, or an empty string."""
     match = _NAME.fullmatch(name)
     return (match["target"] or "").rstrip("-") if match else ""
 

@@ -1,5 +1,4 @@
-"""List nvcc's options, as of CUDA 11 to 13: `--long` and `-short`, with values after a blank or
-`=`."""
+"""List nvcc's options, as of CUDA 11 to 13: `--long` and `-short`, with values after ` ` or `=`."""
 
 from collections.abc import Iterable
 

@@ -26,8 +26,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class CommandItem:
-    """One option or input of a command line: all its words, its name (empty for an input), and its
-    value if any."""
+    """One option or input: all its words, its name (empty for an input), and its value if any."""
 
     words: tuple[str, ...]
     name: str
@@ -35,14 +34,12 @@ class CommandItem:
     role: Role = Role.FLAG
 
     def with_value(self, value: str) -> list[str]:
-        """Return the words, with another value in place of the option's."""
         *lead, last = self.words
         return [*lead, last[: len(last) - len(self.value or "")] + value]
 
 
 class OptionTable:
-    """A list of rules, ready to split command lines. `rows` have mode, role, texts separated by
-    blanks, and reason."""
+    """Rules that split command lines. `rows` have mode, role, texts (with blanks), reason."""
 
     def __init__(self, rows: Iterable[tuple[Mode, Role, str, str]]) -> None:
         self.rules = tuple(

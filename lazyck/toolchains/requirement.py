@@ -1,5 +1,4 @@
-"""Describe what a toolchain tells `lazyck doctor`: checks, and the command line that installs what
-is missing."""
+"""Describe what a toolchain tells `lazyck doctor`: checks, and how to install what is missing."""
 
 import re
 import tempfile
@@ -53,7 +52,6 @@ def fault_of(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:
 
 
 def error_line(said: str) -> str:
-    """Return the line of a program's output that tells most about its failure."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"error|fatal|not found|cannot", line)]
     return next(iter([*errors, *lines]), "")[:300]
@@ -98,8 +96,7 @@ def install_line(lines: Mapping[str, str], manager: str | None = None) -> str:
 
 @lru_cache(maxsize=1)
 def package_manager() -> str:
-    """Return the package manager of this machine's distribution, or an empty string if it is
-    unknown."""
+    """Return the package manager of this machine's distribution, or an empty string."""
     for place in ("/etc/os-release", "/usr/lib/os-release"):
         if Path(place).is_file():
             return manager_of(Path(place).read_text(errors="replace"))
@@ -107,8 +104,7 @@ def package_manager() -> str:
 
 
 def manager_of(os_release: str) -> str:
-    """Return the package manager for the text of an os-release file, or an empty string if it is
-    unknown."""
+    """Return the package manager for the text of an os-release file, or an empty string."""
     fields = dict(re.findall(r"^(ID|ID_LIKE)=[\"']?([^\"'\n]*)", os_release, re.M))
     names = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
     return next((_MANAGERS[n.partition("-")[0]] for n in names if n.partition("-")[0] in _MANAGERS), "")

@@ -45,8 +45,6 @@ _COMPLAINTS = (
 
 
 class RocmToolchain(GnuToolchain):
-    """hipcc, which takes clang's options."""
-
     name = abi.TOOLCHAIN_ROCM
     tools = ("hipcc",)
     home_env = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
@@ -88,8 +86,7 @@ class RocmToolchain(GnuToolchain):
     unit_verbs = (abi.UNIT_HIP_HOST, abi.UNIT_HIP_KERNEL)
     entry_verb = abi.UNIT_HIP_ENTRY
     host_only = ("--cuda-host-only",)
-    # Without device code, all files have the same identity (`__hip_cuid_`), and none has a handle
-    # of device code.
+    # Without device code, all have one identity (`__hip_cuid_`), and no handle of such code.
     host_only_link = ("-Xlinker", "-z", "-Xlinker", "muldefs", "-Xlinker", "--defsym=__hip_gpubin_handle_=0")
     _dropped = GnuToolchain._dropped | _ARCH_OPTIONS | {"--no-offload-arch", "--no-cuda-gpu-arch"}
 
@@ -116,8 +113,7 @@ class RocmToolchain(GnuToolchain):
         return Found(self, places.home_of_program(words[0], env), words) if words else None
 
     def home_programs(self) -> dict[str, str]:
-        """Return hipcc wherever a ROCm has it, and its clangs, which CMake's HIP language and
-        others call."""
+        """Return hipcc wherever a ROCm has it, and its clangs, which CMake and others call."""
         hipccs = {f"{d}/hipcc": self.name for d in ("bin", "hip/bin", "llvm/bin", "lib/llvm/bin")}
         return hipccs | {f"{d}/{name}": "host" for d in places.CLANG_DIRS for name in places.CLANGS}
 
@@ -139,8 +135,7 @@ class RocmToolchain(GnuToolchain):
         return tuple(rows)
 
     def is_nvcc(self, found: Found, env: Mapping[str, str]) -> bool:
-        """Return whether this hipcc, in `env`, would run nvcc, as it does if it finds an nvcc but
-        no clang of its own."""
+        """Return whether this hipcc would run nvcc, as with an nvcc but no clang of its own."""
         if env.get("HIP_PLATFORM"):
             return env["HIP_PLATFORM"] in _NVIDIA
         nvccs = (f"{env.get('CUDA_PATH') or '/usr/local/cuda'}/bin/nvcc", lookup.which("nvcc", env) or "")
@@ -171,7 +166,6 @@ class RocmToolchain(GnuToolchain):
         return tuple(dict.fromkeys(named))
 
     def names_native(self, words: Sequence[str]) -> bool:
-        """Return whether a command line asks for the GPUs of the machine that it runs on."""
         items = (i for i in self.table.split(words) if i.name in _ARCH_OPTIONS)
         return any("native" in (i.value or "").split(",") for i in items)
 

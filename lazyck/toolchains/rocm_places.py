@@ -21,8 +21,7 @@ CLANGS = ("amdclang++", "clang++", "amdclang", "clang")
 
 
 def whole_home(home: str) -> tuple[str, str]:
-    """Return the ROCm of which `home` is a part, and that part's name: HIP_PATH may name
-    `<rocm>/hip`."""
+    """Return the ROCm of which `home` is a part, and that part's name: as in `<rocm>/hip`."""
     parent = str(Path(home).parent)
     if Path(home).name == "hip" and any(lookup.is_program(f"{parent}/{d}/{p}") for d, p in _SIGNS):
         return parent, "hip"
@@ -97,8 +96,7 @@ def pip_sdk(prefix: Path, env: Mapping[str, str]) -> str:
 
 
 def device_libraries(found: Found, env: Mapping[str, str]) -> Path | None:
-    """Return the directory of the device libraries (bitcode), in a home, a distribution or clang's
-    own resources."""
+    """Return the directory of the device libraries (bitcode) of a home, distribution or clang."""
     home = Path(found.home)
     places = [home / "amdgcn/bitcode", home / "lib/bitcode", *home.glob("lib/*/amdgcn/bitcode")]
     places += home.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode")
@@ -108,6 +106,5 @@ def device_libraries(found: Found, env: Mapping[str, str]) -> Path | None:
 
 
 def without_asking_gpus(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` with an arch that keeps hipcc from asking for the GPUs present. hipcc ignores it
-    otherwise."""
+    """Return `env` with an arch, otherwise unused, that keeps hipcc from asking for GPUs."""
     return {**env, "HCC_AMDGPU_TARGET": "gfx000"}

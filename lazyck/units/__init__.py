@@ -1,2 +1,1 @@
-"""Split sources into host units and kernel units, with the program `lazyck-unit` (C++17,
-`src/`)."""
+"""Split sources into host units and kernel units, with `lazyck-unit` (C++17, `src/`)."""

@@ -56,13 +56,11 @@ def build_program(store: Path, compiler: Sequence[str]) -> Path:
 
 
 def object_key() -> str:
-    """Return the key under which `shipped` finds the program's object."""
     return source_digest()[:16]
 
 
 def build_object(store: Path, compiler: Sequence[str]) -> Path:
-    """Build, below `store`, the object that a wheel ships. Raises `CommandError` and
-    `ToolchainError`."""
+    """Build below `store` what a wheel ships. Raises `CommandError` and `ToolchainError`."""
     compiler = canonical(compiler)
     directory = _directory(store, compiler)
     directory.mkdir(parents=True, exist_ok=True)

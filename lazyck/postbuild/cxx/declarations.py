@@ -50,8 +50,7 @@ _DEVICE = re.compile(r"__device__|__attribute__\s*\(\(\s*(?:__)?device(?:__)?\s*
 _HOST = re.compile(r"__host__|__attribute__\s*\(\(\s*(?:__)?host(?:__)?\s*\)\)")
 _ATTRIBUTE = r"(?:__attribute__\s*\(\(|\[\[)[^;{}]*?\b(?:__)?"
 _RUN_AT_LOAD = re.compile(_ATTRIBUTE + r"(?:constructor|destructor|init_priority)\b")
-# These attributes give a function a second symbol, or another kind of symbol, without a body of its
-# own.
+# These attributes give a function a second symbol, or another kind of symbol, without a body.
 _SYMBOL = re.compile(
     _ATTRIBUTE + r"(alias|ifunc|weakref|symver|target_clones|target_version|target(?=\s*\(\s*\"default))\b"
 )

@@ -84,8 +84,7 @@ _SPLICE = re.compile(r"\\[ \t\r]*\n")
 _BLANKS = r"(?:[ \t\f\v]|/\*(?s:.*?)\*/)*"
 _INCLUDE = rf"{_BLANKS}(?:include|import)\b{_BLANKS}"
 _NEXT = rf"{_BLANKS}include_next\b{_BLANKS}"
-# The patterns are keyed by how a directive may begin: one with a fixed beginning is searched for
-# fast.
+# The patterns are keyed by how a directive may begin: a fixed beginning is found fast.
 _INCLUDES = {
     lead: re.compile(rf"{re.escape(lead)}(?:{_INCLUDE}|{_NEXT})(\"[^\"\n]+|<[^>\n]+|[A-Za-z_])")
     for lead in ("#", "%:", "??=")

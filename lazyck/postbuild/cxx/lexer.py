@@ -160,9 +160,6 @@ def function_parts(declaration: str) -> tuple[str, str, str] | None:
     return before[: m.start()].strip(), before[m.start() :].strip(), f"({parameters})"
 
 
-# -- pieces --------------------------------------------------------------------------------------
-
-
 class Piece(NamedTuple):
     """One piece of a text.
 
@@ -225,11 +222,8 @@ def pieces(text: str, opens_scope: Callable[[str], bool], is_whole: Callable[[st
     yield Piece("", start, first, last, len(text), is_balanced and not depth and not parens)
 
 
-# -- bodies --------------------------------------------------------------------------------------
-
 _TRAP = " __builtin_trap(); "
-# If a head contains one of these, other declarations may depend on the body, or it is no plain
-# function's.
+# If a head contains one of these, others may depend on the body, or it is no plain function's.
 _MATTERS = re.compile(r"\b(?:constexpr|consteval|auto|requires|concept|try|catch|asm)\b|=\s*\[")
 _FUNCTION = re.compile(r"\)\s*(?:(?:const|noexcept|override|final|volatile|mutable)\b\s*|&\s*)*$")
 _SCOPE = re.compile(r'\b(?:namespace|class|struct|union)\b|\bextern\s*"')

@@ -40,8 +40,7 @@ _WORDS = re.compile(
 
 @dataclass(frozen=True)
 class Code:
-    """Holds one declaration: its text up to the first brace, all of its text, and the classes that
-    it is a member of."""
+    """Holds one declaration: its text up to the first brace, all of it, and its classes."""
 
     head: str
     text: str

@@ -148,16 +148,12 @@ class PortableArguments:
         return f"{lead}{equals}{self.paths.real(value) if value.startswith('/') else value}"
 
 
-# -- the project's own link -----------------------------------------------------------------------
-
 AHEAD_VERSION = 4
 FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time
 
 
 @dataclass(frozen=True)
 class AheadLink:
-    """Says how to link a library ahead of time."""
-
     words: tuple[str, ...]  # the whole command; its output is `HERE/ahead/<file name>`
     cwd: str
     records: tuple[CompileCommand, ...]  # record N, of a deferred object, is compiled into `ahead/N.o`
@@ -181,7 +177,6 @@ class _Writer:
         self._real_archives = frozenset(context.inputs.archives)
 
     def words(self, index: int, item: CommandItem) -> list[str]:
-        """Return the words that stand for `item`, the one at `index`."""
         held = [path for path in files_of(item, self._link, self._directories) if path in self._inputs.records]
         if not held:
             return [self._keeper.copy(item.words[0])] if index in self._inputs.kept else self._keeper.item(item)
@@ -195,8 +190,7 @@ class _Writer:
         return words
 
     def _real(self, path: str, *, is_empty: bool) -> list[str]:
-        """Return the words for an input file that holds records. A file that `is_empty` apart from
-        them is left out."""
+        """Return the words for a file with records. One that `is_empty` otherwise is left out."""
         if path in self._real_archives:
             if path not in self.archives:
                 self.archives[path] = len(self.archives)

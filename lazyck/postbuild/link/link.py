@@ -65,7 +65,6 @@ class Clock:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time what runs inside."""
         begun, cpu = time.monotonic(), cpu_seconds()
         with waiting.saying(f"{self.library}: {_SAID[name]}"):
             yield
@@ -190,9 +189,6 @@ def runtime_meanwhile(context: LinkContext) -> Iterator[None]:
         yield
 
 
-# -- reading -------------------------------------------------------------------------------------
-
-
 def library_dir(link: LinkCommand, options: BuildOptions) -> Path:
     """Return where lazyck keeps what belongs to the library that `link` makes. The name is
     readable, and there is one directory per output path."""
@@ -301,9 +297,6 @@ def warnings(settled: Settled) -> list[str]:
         for e in settled.failed
     ]
     return found
-
-
-# -- writing -------------------------------------------------------------------------------------
 
 
 def write(

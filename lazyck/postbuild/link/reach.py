@@ -230,16 +230,12 @@ def _is_asked_for(symbol: str, binding: str) -> bool:
 
 def _instances(p: Probed) -> set[str]:
     """Return what a blob defines weakly because it instantiates a class explicitly, judged by
-    names. Lambdas and templates in its members are left out, because their users instantiate them
-    too."""
+    names. Lambdas and templates in its members are left out, as users instantiate them too."""
     marker = "instantiation of a class: "
     if marker not in p.compiled:
         return set()
     name = p.compiled.partition(marker)[2].partition("<")[0].split()[-1].rpartition("::")[2]
     return {s for s in p.weak if template_of(s) == name}
-
-
-# -- libraries ------------------------------------------------------------------------------------
 
 
 def check_complete(

@@ -62,7 +62,6 @@ def bake_root(state: LinkState, directory: Path) -> None:
 
 
 def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[str]:
-    """Return the link command of `state` in the present `directory`, with these `objects`."""
     words: list[str] = []
     for word in state.words:
         words += [str(o) for o in objects] if word == RUNTIME else [resolve(word, directory)]
@@ -145,7 +144,6 @@ def is_installed(state: LinkState, directory: Path) -> bool:
 
 
 def is_copy(copy: Path, linked: Path) -> bool:
-    """Return whether `copy` is one of the library `linked`, and not of an older link."""
     if not copy.is_file() or copy.stat().st_size != linked.stat().st_size:
         return False
     # `copy2` keeps the time, so a copy of an older link has an older time.
@@ -240,8 +238,7 @@ def check_places(state: LinkState, directory: Path) -> None:
 
 
 def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:
-    # A running process may have the old file mapped: never write into it, always put a new one in
-    # its place.
+    # A running process may have the old file mapped: put a new one in its place.
     temporary = target.with_name(f".{target.name}.lazyck")
     shutil.copy2(source, temporary)
     if forget_root:
@@ -254,8 +251,6 @@ def _replace(source: Path, target: Path, *, forget_root: bool = False) -> None:
             os.utime(temporary, ns=(times.st_atime_ns, times.st_mtime_ns))
     temporary.replace(target)
 
-
-# -- the bundle when CMake installs ---------------------------------------------------------------
 
 # `cmake --install`, `ninja install` and CPack all run the build tree's `cmake_install.cmake`. A
 # line at its end includes this script, which looks at what was installed.

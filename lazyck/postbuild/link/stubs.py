@@ -165,8 +165,7 @@ def render_wrappers(names: Sequence[str], slots: int, code: Machine) -> list[str
     out += [" .cfi_endproc", ' .section .data.rel.ro.lazyck_wrapped,"aw",@progbits', " .p2align 3"]
     out += [*symbol(abi.SYMBOL_WRAPPED, "object")]
     for name, how in handles:
-        # The symbol is weak: this release of the runtime may lack a function that only blobs might
-        # call.
+        # The symbol is weak: this release of the runtime may lack what only blobs might call.
         real = f"__real_{name}"
         out += [f" .weak {real}", f" .quad {real}", f" .short {how.argument},{how.kind}", f" .long {how.place}"]
     by_role = {role: name for name, role in registering.items()}

@@ -9,6 +9,5 @@ def text(code: str, number: int = 0, **places: str | int) -> str:
 
 
 def symbol(name: str, kind: str, visibility: str = "hidden") -> list[str]:
-    """Return the lines with which a global symbol of that kind begins."""
     seen = [f" .{visibility} {name}"] if visibility else []
     return [f" .globl {name}", *seen, f" .type {name},@{kind}", f"{name}:"]

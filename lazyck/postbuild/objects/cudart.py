@@ -69,7 +69,6 @@ def read(archive: str, library: str, machine: str) -> CudaRuntime:
 
 
 def wrappers(functions: Iterable[str], library: str, machine: str) -> CudaRuntime:
-    """Return the wrappers of `functions` of a shared runtime, in `library`."""
     return _named(tuple(_WRAP + f for f in sorted(functions)), library, machine)
 
 
@@ -79,7 +78,6 @@ def _named(functions: tuple[str, ...], library: str, machine: str) -> CudaRuntim
 
 
 def render_table(runtime: CudaRuntime) -> str:
-    """Return the table as assembler text, for the library."""
     return "\n".join(
         [
             ' .section .data.rel.ro.lazyck_cudart,"aw",@progbits',

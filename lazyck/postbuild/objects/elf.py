@@ -169,7 +169,6 @@ class ElfImage:
         return [(start + i * _SYMBOL.size, s) for i, s in enumerate(self.symbols())]
 
     def named(self, section: str) -> bytes | None:
-        """Return the content of the named section, or None if there is none."""
         return next((self.content(s) for s in self.sections if s.name == section), None)
 
     def with_aliases(self, aliases: Mapping[str, str]) -> bytes:
@@ -259,9 +258,6 @@ class _Strings:
         return self.data[at:end].decode("utf-8", "surrogateescape")
 
 
-# -- files ---------------------------------------------------------------------------------------
-
-
 def kind(path: str | Path) -> Kind:
     """Return what a linker input is by its first bytes: `other` may be a linker script."""
     with _opened(path) as f:
@@ -295,7 +291,6 @@ def read_archive(path: str | Path) -> list[tuple[str, ObjectSymbols]]:
 
 
 def read_shared(path: str | Path) -> SharedSymbols:
-    """Return the dynamic symbols of a shared library."""
     image = open_image(path)
     table = [s for s in image.symbols(dynamic=True) if s.name and s.binding != "LOCAL"]
     defined = {s.name: s.binding for s in table if s.section != _SHN_UNDEF and not s.hidden}
@@ -316,7 +311,6 @@ def read_shared(path: str | Path) -> SharedSymbols:
 
 
 def read_section(path: str | Path, name: str) -> bytes | None:
-    """Return the content of the named section, or None if the file has none."""
     return _mapped(path).named(name)
 
 
@@ -363,7 +357,6 @@ def _images_in(path: str | Path) -> Iterator[ElfImage]:
 
 
 def records_in(data: bytes, where: str | Path) -> list[CompileCommand]:
-    """Return the records in the object whose bytes are `data`."""
     return _records_of(ElfImage(data, str(where))) if data[:4] == b"\x7fELF" else []
 
 
@@ -412,9 +405,6 @@ def write_archive(path: Path, content: Iterable[tuple[str, bytes]]) -> None:
 
 def _even(size: int) -> int:
     return size + (size & 1)
-
-
-# -- inside --------------------------------------------------------------------------------------
 
 
 @contextmanager

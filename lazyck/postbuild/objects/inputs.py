@@ -57,7 +57,6 @@ class _Span:
     outer: list[bool] = field(default_factory=list)
 
     def read(self, word: str) -> None:
-        """Take `word` into account."""
         option = word.lstrip("-") if word.startswith("-") else ""
         if option in ("whole-archive", "no-whole-archive"):
             self.whole = option == "whole-archive"

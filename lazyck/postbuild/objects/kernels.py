@@ -28,8 +28,6 @@ _PRIVATE = re.compile(r"_ZL|.*_GLOBAL__N_")
 
 @dataclass(frozen=True)
 class Kernels:
-    """Holds the kernels of an object."""
-
     handles: Mapping[str, str] = field(
         default_factory=dict
     )  # the function that launches a kernel → the kernel's handle
@@ -41,7 +39,6 @@ class Kernels:
 
 
 def find(table: Iterable[Symbol]) -> Kernels:
-    """Return the kernels that an object with these symbols defines."""
     types = {s.name: s.type for s in table if s.section != 0}
     handles: dict[str, str] = {}
     by_nvcc: set[str] = set()

@@ -27,8 +27,6 @@ class SymbolNames:
 
 @dataclass(frozen=True)
 class LinkSymbols:
-    """Holds the names of what a link takes."""
-
     objects: SymbolNames  # of the real objects
     members: SymbolNames  # of the members of archives, which are linked only where they are needed
     unread: str = ""  # the path of an LTO object that cannot be read
@@ -67,8 +65,7 @@ def together(parts: Iterable[SymbolNames | None]) -> SymbolNames:
 
 
 class SymbolReader:
-    """Reads objects. LTO objects are read by the `nm` that knows them: GNU's with the link driver's
-    plugin, or LLVM's."""
+    """Reads objects. Those of LTO take an `nm`: GNU's with the link driver's plugin, or LLVM's."""
 
     def __init__(self, driver: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
         self._driver, self._cwd, self._env = driver, cwd, env

@@ -18,7 +18,6 @@ def is_of_class(symbol: str) -> bool:
 
 
 def class_of(symbol: str) -> str:
-    """Return the mangled name of the class of a vtable, typeinfo or VTT."""
     return "_Z" + symbol[len(_VTABLE) :]
 
 

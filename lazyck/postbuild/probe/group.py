@@ -48,7 +48,6 @@ class Group:
         return SourceCompile(self.base, str(source), str(output), self.archs, self.cwd, self.env)
 
     def run(self, argv: Sequence[str]) -> proc.Result:
-        """Run a command where and as the project would."""
         return proc.run(argv, cwd=self.cwd, env=self.env)
 
     def text_compile(self, source: Path, output: Path) -> TextCompile | None:
@@ -67,7 +66,6 @@ class Group:
 
 
 def first_error(said: str) -> str:
-    """Return the line of a compiler's output that says what went wrong first."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.search(line)] or [line for line in lines if "error" in line.lower()]
     return (errors or lines or ["no message"])[0][:500]
@@ -96,7 +94,6 @@ def compile_one(blob: CompileCommand, target: Path, env: Mapping[str, str], more
 
 
 def object_key(blob: CompileCommand, content: str) -> str:
-    """Return the key of what `compile_one` makes of a blob that has the key `content`."""
     words = writing_to(blob, Path("object.o"))
     return digest(*map(encode, (content, blob.call.cwd, *words)))
 

@@ -65,8 +65,6 @@ class Entity:
 
 @dataclass
 class _Open:
-    """Holds an entity while it is being read."""
-
     keyword: str
     at: str = ""
     words: set[str] = field(default_factory=set)
@@ -194,12 +192,9 @@ def _close(opened: _Open, text: str, end: int) -> Entity:
     )
 
 
-# -- probing ------------------------------------------------------------------------------------
-
 _BATCH = 64  # files for one start of a compiler
 _RUN_AT_LOAD = ("llvm.global_ctors", "llvm.global_dtors")
-# Functions of these linkages are never in an object under their name, or only if the module itself
-# uses them.
+# Functions of these linkages are not in an object by name, or only if the module uses them.
 _LOCAL = frozenset({"private", "internal", "available_externally"})
 _DISCARDABLE = frozenset({"linkonce", "linkonce_odr"})
 # llvm.exp.f32 becomes expf.
@@ -232,9 +227,6 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
     return answers
 
 
-# -- bitcode -------------------------------------------------------------------------------------
-
-
 def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -> dict[str, str]:
     """Map each source to the file with its text. A source that the compiler refuses is missing."""
     names = {source: f"ir{i}" for i, source in enumerate(sources)}
@@ -254,9 +246,6 @@ def _disassembled(group: Group, work: Path, sources: Sequence[str], jobs: int) -
         list(pool.map(one, batches))
     made = {source: str(work / f"{name}.ll") for source, name in names.items()}
     return {source: path for source, path in made.items() if os.path.exists(path)}
-
-
-# -- deciding ------------------------------------------------------------------------------------
 
 
 def functions(module: Module) -> Answer:

@@ -90,8 +90,7 @@ class _Prober:
     # -- preprocess ------------------------------------------------------------------------------
 
     def _preprocess(self, sources: Sequence[str], macros: Mapping[str, set[str]]) -> preprocess.Split:
-        """Preprocess all sources at once. Those at which errors point are put in doubt and left
-        out."""
+        """Preprocess all sources at once. Those with errors are put in doubt and left out."""
         group, answers = self._group, self.answers
         batch, output = self._work / f"batch{group.suffix}", self._work / "batch.ii"
         left = [s for s in sources if s not in answers.doubts]
@@ -158,7 +157,6 @@ class _Prober:
     # -- probe -----------------------------------------------------------------------------------
 
     def _probe_cluster(self, split: preprocess.Split, sources: Sequence[str], forget: Mapping[str, set[str]]) -> None:
-        """Probe `sources`, which were preprocessed together."""
         group, answers = self._group, self.answers
         self._recall(split)
         batch = answers.texts[-1]

@@ -173,9 +173,6 @@ def _enter(
     return _DIRECT if parent == _OWN else _SHARED
 
 
-# -- directives ----------------------------------------------------------------------------------
-
-
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield (number of the last physical line, text) of each line, with continued lines joined."""
     pending = ""

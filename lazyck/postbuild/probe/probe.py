@@ -36,8 +36,6 @@ from lazyck.toolchains.gpu_runtimes import takes_late_managed
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Holds the result of a probe."""
-
     probed: tuple[Probed, ...]
     eager: Mapping[CompileCommand, Reason]  # the blobs that must be compiled eagerly
     peak_rss_kib: int  # of the largest single process
@@ -127,9 +125,6 @@ def cpu_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in usages)
 
 
-# -- groups --------------------------------------------------------------------------------------
-
-
 def groups_of(blobs: Sequence[CompileCommand]) -> list[Group]:
     """Group blobs by all that decides how their text is read."""
     env = environment()
@@ -184,9 +179,6 @@ def _reads_cwd(toolchain: Toolchain, base: tuple[str, ...], variables: tuple[tup
     return False
 
 
-# -- blobs in doubt ------------------------------------------------------------------------------
-
-
 def _settle(answers: Answers, output: Path, source: str) -> Answer:
     """Compile one blob. Return what its object says, or the reason why it must be eager.
 
@@ -203,8 +195,7 @@ def _settle(answers: Answers, output: Path, source: str) -> Answer:
         if tied := preprocess.what_binds(text, takes_late_managed=takes_late_managed(group.toolchain.name)):
             return Answer(eager=tied)
         own = instances(text)
-    # The project's own objects of host code show all symbols and cost one compile, unless they are
-    # LTO's, for example.
+    # The project's own host objects show all symbols and cost one compile, unless by LTO.
     items = group.toolchain.table.split(group.base[1:])
     by_itself = group.toolchain.name == toolchains.HOST.name and own_library_items(items) == list(items)
     result = (
@@ -228,9 +219,6 @@ def _content_keys(answers: Answers, files: frozenset[str]) -> dict[CompileComman
     chosen = [s for s in answers.readers() if s in answers.keys]  # `files` has what the device passes of these read
     seen = content_key.files_key(files, FileDigests()) if chosen else ""
     return {blob: answers.keys[s] + seen for s in chosen for blob in group.sources[s]}
-
-
-# -- headers -------------------------------------------------------------------------------------
 
 
 def _headers(answers: Answers) -> tuple[frozenset[str], dict[str, str]]:

@@ -34,8 +34,6 @@ _GLOBAL = re.compile(r"__global__|\(\(\s*(?:__)?global(?:__)?\s*\)\)")
 
 @dataclass
 class ProbeUnit:
-    """Holds the unit."""
-
     text: str = ""  # what to compile
     heads: dict[int, int] = field(default_factory=dict)  # the number of functions per blob
     shared: list[set[int]] = field(default_factory=list)  # the blobs behind each shared declaration

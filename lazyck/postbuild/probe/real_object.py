@@ -27,8 +27,7 @@ HARMLESS = re.compile(
     r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|\.L|_GLOBAL_OFFSET_TABLE_|"
     r"__device_stub__|" + "|".join(gpu.own_code for gpu in GPU_RUNTIMES)
 )
-# nvcc 12 makes kernels of unnamed namespaces global, under a name that holds a digest of the file's
-# name.
+# nvcc 12 makes kernels of unnamed namespaces global, with a digest of the file's name in theirs.
 _UNNAMED = re.compile(r"\d_GLOBAL__N_")
 _REFUSED = {gpu.registering_as(abi.REGISTER_MANAGED) for gpu in GPU_RUNTIMES if not gpu.takes_late_managed}
 _NO_INSTANCES = Instances()

@@ -50,7 +50,6 @@ class Solver:
         self.failed: dict[int, str] = {}
 
     def solve(self, blobs: dict[int, list[Declaration]]) -> None:
-        """Fill `found` and `failed` for `blobs`."""
         queue = [_Attempt(blobs)]
         while queue:
             attempt = queue.pop()
@@ -61,7 +60,6 @@ class Solver:
                 queue += self._attempt(attempt)
 
     def _attempt(self, attempt: _Attempt) -> list[_Attempt]:
-        """Compile one unit, and return what to try next."""
         blobs = attempt.blobs
         source, output = self._work / f"probe{self._group.suffix}", self._work / "probe.o"
         preludes = list(dict.fromkeys(self._preludes[b] for b in blobs))
@@ -86,8 +84,7 @@ class Solver:
         blamed, is_prelude = probe_unit.blame(unit, said)
         why = "the probe does not compile: " + first_error(said)
         if len(preludes) > 1:
-            # The headers do not go together: errors in blobs that follow from this say nothing of
-            # the blobs.
+            # The headers do not go together: errors in blobs may follow from this.
             families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
             if len(families) > 1:
                 return [_Attempt(family, apart=True) for family in families]
@@ -97,8 +94,7 @@ class Solver:
         instances = {b for b in bad - self._by_reference if any(d.reference for d in blobs[b])}
         if instances:
             by_reference = {b for b, ds in blobs.items() if any(d.reference for d in ds)}
-            # A pointer to a kernel is one to its handle, which says nothing of the function that
-            # launches it.
+            # A pointer to a kernel is one to its handle, not to the function that launches it.
             of_kernels = {b for b in by_reference if any(map(probe_unit.instantiates_a_kernel, blobs[b]))}
             self.failed |= dict.fromkeys(of_kernels, "instantiates a kernel that its headers declare")
             self._by_reference |= by_reference
@@ -138,8 +134,7 @@ class Solver:
 
     def _families(self, blobs: dict[int, list[Declaration]], at_error: set[str]) -> list[dict[int, list[Declaration]]]:
         """Split `blobs` by which of the headers `at_error` they read. Blobs that share one stay
-        together. So do blobs that read none: they are of the family that the compiler read
-        first."""
+        together. So do blobs that read none: the compiler read their family first."""
         families: list[tuple[frozenset[str], dict[int, list[Declaration]]]] = []
         for b, declarations in blobs.items():
             read = self._reach.of(self._sources[b]) & at_error

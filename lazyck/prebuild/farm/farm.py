@@ -108,7 +108,6 @@ class _FarmRun(PlanRun):
         self._idle_since = time.monotonic()
 
     def _fetch_what_is_there(self) -> None:
-        """Fetch entries that the remote cache already has."""
         have = list(self.pool.map(lambda job: _fetch(self._remote, job.entry), self.plan.jobs))
         for number, is_here in enumerate(have):
             if is_here:

@@ -98,7 +98,6 @@ class Client:
         self._has_zstd_in_batch = ZSTD in cache.supported_batch_update_compressors
 
     def upload(self, blobs: Blobs) -> None:
-        """Upload the contents that the service lacks."""
         batch: list[tuple[Digest, bytes]] = []
         size = 0
         for digest in self._missing(blobs):
@@ -170,7 +169,6 @@ class Client:
         return f"{lead}{kind}{form}/{digest.hash}/{digest.size}"
 
     def find_result(self, action: Digest) -> Any:
-        """Return the result of an action that was executed before, or None."""
         request = self._m.GetActionResultRequest(instance_name=self._instance, action_digest=action.message())
         try:
             return self._ask("get_result", request)

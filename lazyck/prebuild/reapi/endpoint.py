@@ -41,7 +41,6 @@ class Endpoint:
 
 
 def is_endpoint(text: str) -> bool:
-    """Return whether the text looks like the address of such a service."""
     return text.partition("://")[0].strip() in SCHEMES
 
 
