@@ -1,5 +1,6 @@
 """Tests of the check of commits' subjects that `scripts/lint` makes."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,3 +67,15 @@ def test_a_history_that_does_not_reach_back_is_not_checked(tmp_path: Path, base:
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "Fix a bug")
     status, said = check(tmp_path, "0" * 40)
     assert (status, said.startswith("commits: not checked")) == (0, True)
+
+
+def test_the_commits_of_this_repository_are_checked() -> None:
+    lint = (REPOSITORY / "scripts" / "lint").read_text()
+    (base,) = re.findall(r"^python scripts/commits\.py (\S+)$", lint, re.MULTILINE)
+    known = subprocess.run(
+        ["git", "rev-list", "--max-parents=0", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    if known.returncode or git(REPOSITORY, "rev-parse", "--is-shallow-repository") == "true":
+        pytest.skip("not in a whole repository")
+    status, said = check(REPOSITORY, base)
+    assert (status, said.startswith("commits: not checked")) == (0, False), said
