@@ -2,7 +2,8 @@
 
     python benchmarks/run.py [--quick] [--only NAME]... [--write]
 
---quick takes seconds instead of minutes for each, with fewer rounds, to see that everything runs.
+--quick takes seconds instead of minutes for each, with fewer rounds, to see that everything runs: a
+missed target is shown, but is no failure.
 --write puts the figures into docs/performance.md, docs/performance.svg and
 benchmarks/baseline.json. With --only it replaces only the figures of these benchmarks. Without
 --write the figures are compared with the record in baseline.json. The status is 1 when a figure
@@ -129,7 +130,8 @@ def main() -> None:
         BASELINE.write_text(json.dumps({r.name: asdict(r) for r in every}, indent=1) + "\n")
         picture.draw(every, PICTURE)
         write_page(every, options.only or [])
-    sys.exit(0 if all(r.is_met or r.why for r in rows) else 1)
+    # Targets are for full length: few blobs share the fixed costs of a short run among them.
+    sys.exit(0 if options.quick or all(r.is_met or r.why for r in rows) else 1)
 
 
 if __name__ == "__main__":
