@@ -53,7 +53,8 @@ def pure_wheel(out: Path) -> Path:
 def wheel_of_machine(pure: Path, out: Path, compiler: Sequence[str], store: Path) -> Path:
     """Make the wheel of the machine that `compiler` makes code for."""
     objects = objects_for_wheels(store / OBJECTS, compiler)
-    objects[units.OBJECT] = (units.object_key(), units.build_object(store, compiler))
+    unit = units.build_object(store / OBJECTS, compiler)
+    objects[unit.name] = (unit.parent.name, unit)
     with tempfile.TemporaryDirectory(prefix="lazyck-wheel-") as work:
         run(sys.executable, "-m", "wheel", "unpack", "-d", work, pure)
         tree = next(Path(work).iterdir())

@@ -1,5 +1,5 @@
-"""Builds the C++ runtime: objects for a lazy library, and the tool `lazyck-rt`. Unchanged parts are
-not compiled again.
+"""Builds the C++ runtime: objects for a lazy library, and the tool `lazyck-rt`; also `lazyck-unit`.
+Unchanged parts are not compiled again.
 
 The package's own sources are compiled together, as one. A user waits for this before the first
 library. Most of the time would go into reading the C++ library's headers once for each of 60 files,
@@ -92,23 +92,36 @@ def build_tool(out: Path, compiler: Sequence[str], src: Path = SOURCES, extra_fl
     tool = tool_path(out, compiler, src, extra_flags)
     if tool.is_file():
         return tool
-    objects = _compile(out / OBJECTS, compiler, src, _units(src, with_tool=True), extra_flags, None)
-    tool.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(tool.parent / ".lock"):
-        if not tool.is_file():
-            temporary = tool.parent / "lazyck-rt.new"
-            argv = [*compiler, *extra_flags, *map(str, objects), "-o", str(temporary), *LINK_FLAGS]
-            proc.check("linking lazyck-rt", argv, hint=_HINT)
-            temporary.replace(tool)
-    return tool
+    objects = _compile(out / OBJECTS, compiler, src, _units(src, with_tool=True), extra_flags)
+    return link_program(tool, [*compiler, *extra_flags], objects)
+
+
+def link_program(program: Path, compiler: Sequence[str], objects: Sequence[Path], *flags: str) -> Path:
+    """Link `program` if it does not exist, and return it. Raises `CommandError`,
+    `ToolchainError`."""
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(program.parent / ".lock"):
+        if not program.is_file():
+            temporary = program.with_suffix(".new")
+            argv = [*compiler, *map(str, objects), "-o", str(temporary), *LINK_FLAGS, *flags]
+            proc.check(f"linking {program.name}", argv, hint=_HINT)
+            temporary.replace(program)
+    return program
+
+
+def compile_program(store: Path, compiler: Sequence[str], src: Path, name: str, header: str) -> Path:
+    """Return the object of all sources in `src`, compiled as `compile_objects` does. `header` is
+    more text for their lazyck_abi.h."""
+    unit = _RuntimeObject(name, tuple(_sources(src, "*.cpp")), is_fast=True, is_apart=False)
+    return _compile(store, compiler, src, [unit], header=header, what=name)[0]
 
 
 def objects_for_wheels(store: Path, compiler: Sequence[str]) -> dict[str, tuple[str, Path]]:
     """Return keys and objects, by name, that `shipped.write` puts into a wheel. They are
     optimised for size, because no build waits for them. Raises `CommandError`, `ToolchainError`."""
     made = compile_objects(store, compiler, extra_flags=_SMALLEST)
-    made += _compile(store, compiler, SOURCES, _units(SOURCES, with_tool=True), _SMALLEST, None)
-    made += _compile(store, compiler, SOURCES, [u for u in _units(SOURCES, with_tool=False) if u.is_fast], (), None)
+    made += _compile(store, compiler, SOURCES, _units(SOURCES, with_tool=True), _SMALLEST)
+    made += _compile(store, compiler, SOURCES, [u for u in _units(SOURCES, with_tool=False) if u.is_fast])
     found = {path.name: (path.parent.name, path) for path in made}
     program = found[shipped.TOOL[0]][1].with_name(shipped.PROGRAM)
     objects = [str(found[name][1]) for name in shipped.TOOL]
@@ -161,11 +174,13 @@ def _texts(src: Path, files: Iterable[Path]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class _RuntimeObject:
-    """The sources of one object, the object's name, and whether its code must be fast."""
+    """The sources of one object, the object's name, and whether its code must be fast. With
+    `is_apart`, its names cannot meet those of a lazy library."""
 
     name: str
     sources: tuple[Path, ...]
     is_fast: bool = False
+    is_apart: bool = True
 
 
 def _units(src: Path, *, with_tool: bool) -> list[_RuntimeObject]:
@@ -198,12 +213,15 @@ def _compile(
     compiler: Sequence[str],
     src: Path,
     units: Sequence[_RuntimeObject],
-    extra_flags: Sequence[str],
-    jobs: int | None,
+    extra_flags: Sequence[str] = (),
+    jobs: int | None = None,
+    *,
+    header: str = "",
+    what: str = "lazyck's runtime",
 ) -> list[Path]:
     compiler = canonical(compiler)
     directory = store / _command_stamp(compiler, extra_flags)[:16]
-    abi_header = render_header().encode()
+    abi_header = (render_header() + header).encode()
     # Any source may include any header: a dependency scanner would not be worth its complexity.
     headers = [p for p in _sources(src, "*") if p.suffix in (".h", ".hpp")]
     common = digest(abi_header, *_texts(src, headers))
@@ -212,7 +230,7 @@ def _compile(
     if all(o.is_file() for o in objects):
         return objects
     directory.mkdir(parents=True, exist_ok=True)
-    if src == SOURCES and not extra_flags:
+    if not extra_flags:
         for key, target in zip(keys, objects, strict=True):
             found = shipped.find(compiler, target.name, key)
             if found and not target.is_file():
@@ -234,14 +252,15 @@ def _compile(
             source = target.with_suffix(".cpp")
             write_atomic(source, together(src, unit.sources))
         words = [*compiler, *level, *argv, "-c", str(source), "-o", str(temporary)]
-        said = proc.check(f"compiling lazyck's runtime ({source.name})", words, hint=_HINT).stderr
+        said = proc.check(f"compiling {what} ({source.name})", words, hint=_HINT).stderr
         if said:
             write_atomic(target.with_suffix(".log"), said.encode(errors="replace"))
-        set_apart(temporary)
+        if unit.is_apart:
+            set_apart(temporary)
         temporary.replace(target)
 
-    what = f"compiling lazyck's runtime with {os.path.basename(compiler[0])}, once for all libraries"
-    with waiting.saying(what), FileLock(directory / ".lock"):
+    while_compiling = waiting.saying(f"compiling {what} with {os.path.basename(compiler[0])}, once for all libraries")
+    with while_compiling, FileLock(directory / ".lock"):
         write_if_different(include / "lazyck_abi.h", abi_header)
         pool = ThreadPoolExecutor(jobs or cores())
         try:

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "lazyck_abi.h"
-#include "lazyck_units.h"
 #include "source_text.h"
 
 namespace lazyck::units {
