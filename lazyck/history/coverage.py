@@ -1,6 +1,5 @@
 """How well recorded runs tell which blobs another will use, and which blobs many of them used."""
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,8 +14,6 @@ from lazyck.visible import visible
 
 MOST_RUNS = 10  # that the text shows
 MOST_BLOBS = 20
-CONFIDENCE = 0.95
-_Z = 1.959964  # the normal distribution's quantile for CONFIDENCE, two-sided
 _NUMBER = re.compile(r"\d{1,9}(\.\d{0,9})?|\.\d{1,9}", re.ASCII)
 _EACH_RUN = "give the file of each run, as LAZYCK_RECORD wrote it, not a merged one or a list of names"
 _MORE_RUNS = "record more runs, each with a LAZYCK_RECORD file of its own, and give the files of all"
@@ -98,11 +95,6 @@ class Coverage:
     def covered(self) -> int:
         return self.runs - len(self.news)
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The bounds of the probability that a new run uses something new."""
-        return wilson(len(self.news), self.runs)
-
 
 def measure(runs: Sequence[RecordedRun]) -> Coverage:
     """Leave each of at least two runs out in turn and find what the others did not use."""
@@ -115,37 +107,12 @@ def measure(runs: Sequence[RecordedRun]) -> Coverage:
     return Coverage(len(runs), tuple(sorted(news, key=lambda n: (-n.seconds, -len(n.uses), n.run))))
 
 
-def wilson(hits: int, of: int) -> tuple[float, float]:
-    """Return the bounds of Wilson's score interval for a probability, at CONFIDENCE, of which
-    `hits` of `of` trials came true.
-
-    Unlike an interval of the mean and its standard error, it stays within 0 and 1 and has a width
-    even if no trial came true, or all. See E. B. Wilson, "Probable inference, the law of
-    succession, and statistical inference", Journal of the American Statistical Association 22
-    (1927), 209-212. L. D. Brown, T. T. Cai and A. DasGupta, "Interval estimation for a binomial
-    proportion", Statistical Science 16 (2001), 101-133, recommend it for few trials.
-    """
-    share, extra = hits / of, _Z * _Z / of
-    middle = (share + extra / 2) / (1 + extra)
-    half = math.sqrt(extra * (share * (1 - share) + extra / 4)) / (1 + extra)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def render(found: Coverage) -> str:
-    low, high = map(_percent, found.interval)
-    return "\n".join(
-        (
-            f"{found.covered} of {found.runs} runs ({_percent(found.covered / found.runs)}) used only blobs that other "
-            "runs used, too, and would have met nothing new.",
-            *(_render_news(found.news) if found.news else ()),
-            f"Estimate: a new run meets something new with a probability of {_percent(len(found.news) / found.runs)}",
-            f"({100 * CONFIDENCE:.0f} % interval: {low} to {high}, Wilson score; more runs make it narrower).",
-        )
+    covered = (
+        f"{found.covered} of {found.runs} runs ({100 * found.covered / found.runs:.1f} %) used only blobs that other "
+        "runs used, too, and would have met nothing new."
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return "\n".join((covered, *(_render_news(found.news) if found.news else ())))
 
 
 def _render_news(news: Sequence[Novelty]) -> list[str]:
@@ -183,7 +150,6 @@ def _more(count: int, what: str) -> list[str]:
 
 def to_json(found: Coverage) -> dict[str, object]:
     """Return the coverage for programs. Unknown seconds of a blob are None."""
-    low, high = found.interval
     news = [
         {
             "run": n.run,
@@ -195,9 +161,7 @@ def to_json(found: Coverage) -> dict[str, object]:
         }
         for n in found.news
     ]
-    estimate = len(found.news) / found.runs
-    new_run = {"estimate": estimate, "confidence": CONFIDENCE, "low": low, "high": high, "method": "Wilson score"}
-    return {"runs": found.runs, "covered": found.covered, "new": news, "new_run": new_run}
+    return {"runs": found.runs, "covered": found.covered, "new": news}
 
 
 def common(runs: Sequence[RecordedRun], share: Fraction) -> list[Use]:

@@ -105,19 +105,6 @@ def test_one_run_can_be_compared_with_nothing() -> None:
         assert "LAZYCK_RECORD" in e.value.hint
 
 
-@pytest.mark.parametrize(
-    ("hits", "of", "low", "high"),
-    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
-)
-def test_the_interval_is_the_published_one(hits: int, of: int, low: float, high: float) -> None:
-    """The figures are those of Newcombe's table I for method 3, Wilson's score (Statistics in
-    Medicine 17, 1998, 857-872)."""
-    assert coverage.wilson(hits, of) == pytest.approx((low, high), abs=0.00005)
-    mirrored = coverage.wilson(of - hits, of)
-    assert mirrored == pytest.approx((1 - high, 1 - low), abs=0.00005)
-    assert all(0 <= x <= 1 for x in (*coverage.wilson(hits, of), *mirrored))
-
-
 def test_the_text_is_limited_and_says_how_much_more_there_is() -> None:
     many = [run(f"run{i:02}", *(use(f"b{i:02}.{k}", 60 - i) for k in range(2))) for i in range(40)]
     lines = coverage.render(coverage.measure(many)).splitlines()
@@ -227,18 +214,11 @@ def test_coverage_says_what_a_new_run_may_meet(lazyck: Lazyck, runs: list[Path])
         ["12.5", "s", "bwd", "gfx942", "libfmha", str(runs[2])],
         ["unknown", "opt", "gfx942", "libfmha", str(runs[2])],
     ]
-    assert lines[7:] == [
-        "Estimate: a new run meets something new with a probability of 33.3 %",
-        "(95 % interval: 6.1 % to 79.2 %, Wilson score; more runs make it narrower).",
-    ]
+    assert not lines[7:]
 
 
 def test_coverage_as_json_has_every_blob(lazyck: Lazyck, runs: list[Path]) -> None:
     done = json.loads(lazyck("profile", "coverage", "--json", *runs).stdout)
-    assert done.pop("new_run") == {
-        "estimate": pytest.approx(1 / 3), "confidence": 0.95, "low": pytest.approx(0.0615, abs=1e-4),
-        "high": pytest.approx(0.7923, abs=1e-4), "method": "Wilson score",
-    }  # fmt: skip
     where = {"library": "libfmha", "archs": "gfx942"}
     blobs = [{"blob": "bwd", **where, "seconds": 12.5}, {"blob": "opt", **where, "seconds": None}]
     new = [{"run": str(runs[2]), "seconds": 12.5, "unknown": 1, "blobs": blobs}]
