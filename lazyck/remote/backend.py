@@ -5,8 +5,9 @@ with a class that has the interface, and a row here. Any exception counts as a f
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from lazyck.errors import RemoteError
 from lazyck.remote.sign import read_private
@@ -32,11 +33,8 @@ class Backend(Protocol):
     def size(self, name: str) -> int | None:
         """Return the object's size, or UNKNOWN_SIZE, or None if there is no object."""
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write the object, whether it exists or not."""
-
-    def write_file(self, name: str, path: str) -> None:
-        """Write the object from a file, whether it exists or not."""
+    def write(self, name: str, data: bytes | str) -> None:
+        """Write the object, whether it exists or not. A `str` is the path of a file."""
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
         """Create an object unless it exists. It expires after `seconds` if the backend can expire
@@ -50,6 +48,10 @@ class Backend(Protocol):
 
     def delete(self, name: str) -> bool:
         """Delete the object. Return False if the backend cannot."""
+
+
+def opened(data: bytes | str) -> BinaryIO:
+    return BytesIO(data) if isinstance(data, bytes) else open(data, "rb")
 
 
 def read_token(path: str, label: str) -> str:

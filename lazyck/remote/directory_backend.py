@@ -12,7 +12,7 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from lazyck.files import open_regular, write_atomic, write_through
-from lazyck.remote.backend import CHUNK, Backend, BackendError
+from lazyck.remote.backend import CHUNK, Backend, BackendError, opened
 from lazyck.remote.exchange import current
 from lazyck.remote.tiers import Tier, Times
 
@@ -45,13 +45,9 @@ class DirectoryBackend(Backend):
             return None
         return info.st_size if stat.S_ISREG(info.st_mode) else None
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes | str) -> None:
         self._check_base()
-        write_atomic(self._base / name, data)
-
-    def write_file(self, name: str, path: str) -> None:
-        self._check_base()
-        with open(path, "rb") as source, write_through(self._base / name) as target:
+        with opened(data) as source, write_through(self._base / name) as target:
             exchange = current()
             while part := source.read(CHUNK):
                 exchange.check()

@@ -51,7 +51,6 @@ class FsspecBackend:
 
     size = partialmethod(_found, "size")
     write = partialmethod(_found, "write")
-    write_file = partialmethod(_found, "write_file")
     create = partialmethod(_found, "create")
     replace = partialmethod(_found, "replace")
     delete = partialmethod(_found, "delete")
@@ -154,11 +153,12 @@ class InProcessBackend(Backend):
             return None
         return int(found["size"]) if found.get("type") == "file" else None
 
-    def write(self, name: str, data: bytes) -> None:
-        self._files.pipe_file(f"{self._root}/{name}", data)
-
-    def write_file(self, name: str, path: str) -> None:
-        self._files.put_file(path, f"{self._root}/{name}")
+    def write(self, name: str, data: bytes | str) -> None:
+        path = f"{self._root}/{name}"
+        if isinstance(data, bytes):
+            self._files.pipe_file(path, data)
+        else:
+            self._files.put_file(data, path)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:
         try:

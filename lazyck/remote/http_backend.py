@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from lazyck.remote import web
-from lazyck.remote.backend import UNKNOWN_SIZE, Backend, BackendError, read_token
+from lazyck.remote.backend import UNKNOWN_SIZE, Backend, BackendError, opened, read_token
 from lazyck.remote.extras import need
 from lazyck.remote.tiers import Tier, Times
 
@@ -62,11 +62,8 @@ class HttpBackend(Backend):
         # bazel-remote does not tell the size of some objects that it has.
         return int(length) if length.isdigit() and len(length) < 16 else UNKNOWN_SIZE
 
-    def write(self, name: str, data: bytes) -> None:
-        self._put(name, data)
-
-    def write_file(self, name: str, path: str) -> None:
-        with open(path, "rb") as f:
+    def write(self, name: str, data: bytes | str) -> None:
+        with opened(data) as f:
             self._put(name, f)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:

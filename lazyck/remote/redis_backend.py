@@ -57,13 +57,13 @@ class RedisBackend(Backend):
     def size(self, name: str) -> int | None:
         return int(self._client.strlen(_PREFIX + name)) or None
 
-    def write(self, name: str, data: bytes) -> None:
-        self._client.set(_PREFIX + name, data)
-
-    def write_file(self, name: str, path: str) -> None:
+    def write(self, name: str, data: bytes | str) -> None:
+        if isinstance(data, bytes):
+            self._client.set(_PREFIX + name, data)
+            return
         part = f"{_PREFIX}part/{secrets.token_hex(16)}"
         try:
-            with open(path, "rb") as f:
+            with open(data, "rb") as f:
                 while data := f.read(CHUNK):
                     self._client.append(part, data)
                     self._client.expire(part, _PART_LIVES)

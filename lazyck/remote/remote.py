@@ -331,4 +331,4 @@ class Remote:
     def _put(self, client: TierClient, contents: Payload, *, is_bad: bool = False) -> None:
         name = contents_name(contents.sha256)
         if is_bad or self._is_bad(client, contents.sha256) or client.size(name) not in (contents.size, UNKNOWN_SIZE):
-            client.write_file(name, contents.path, size=contents.size)
+            client.write(name, contents.path, size=contents.size)

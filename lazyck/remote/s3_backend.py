@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lazyck.remote import web
-from lazyck.remote.backend import CHUNK, Backend, BackendError
+from lazyck.remote.backend import CHUNK, Backend, BackendError, opened
 from lazyck.remote.extras import need
 from lazyck.remote.tiers import Tier, Times
 
@@ -37,11 +37,8 @@ class S3Backend(Backend):
         found = self._ask("head_object", name)
         return None if found is None else int(found["ContentLength"])
 
-    def write(self, name: str, data: bytes) -> None:
-        self._put(name, data)
-
-    def write_file(self, name: str, path: str) -> None:
-        with open(path, "rb") as f:
+    def write(self, name: str, data: bytes | str) -> None:
+        with opened(data) as f:
             self._put(name, f)
 
     def create(self, name: str, data: bytes, seconds: float) -> bool | None:

@@ -85,7 +85,6 @@ class TierClient:
 
     size = partialmethod(_ask, "size")
     write = partialmethod(_ask, "write")
-    write_file = partialmethod(_ask, "write_file")
     create = partialmethod(_ask, "create")
     replace = partialmethod(_ask, "replace")
     delete = partialmethod(_ask, "delete")
