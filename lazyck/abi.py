@@ -227,7 +227,7 @@ WHY_RESPONSE_FILE, WHY_SEVERAL_SOURCES = "response-file", "several-sources"
 WHY_SOURCE_UNREADABLE, WHY_SPLIT_DEBUG, WHY_STDIN, WHY_STDOUT = "source-unreadable", "split-debug", "stdin", "stdout"
 WHY_SYNTAX_ONLY, WHY_TRY_COMPILE, WHY_UNKNOWN_COMPILER = "syntax-only", "try-compile", "unknown-compiler"
 WHY_UNSEEN_LINK, WHY_UNSUPPORTED_OPTION, WHY_UNUSUAL_OUTPUT = "unseen-link", "unsupported-option", "unusual-output"
-# Events (record/events.cpp): their kinds, where a load came from, and the members of a line of a
+# Events (history/events.cpp): their kinds, where a load came from, and the members of a line of a
 # history and of a trace. MADE: those of the line that ends the log of a compile.
 EVENT_COMPILE, EVENT_WAIT, EVENT_LOAD = "compile", "wait", "load"
 ORIGIN_CACHE, ORIGIN_TIER, ORIGIN_REMOTE, ORIGIN_TEXT, ORIGIN_COMPILED = "cache", "tier", "remote", "text", "compiled"

@@ -31,7 +31,7 @@ OTHERS = {
     "report/timeline.py": {"EVENT_COMPILE"},
     "runtime/src/entrance/tool_main.cpp": {"RT_TRIM", "RT_VERIFY"},
     "runtime/src/library/readiness.cpp": {"ORIGIN_COMPILED"},
-    "runtime/src/record/events.cpp": {"KEY_RANK"},
+    "runtime/src/history/events.cpp": {"KEY_RANK"},
     "runtime/src/store/compile.cpp": {"EVENT_COMPILE", "ORIGIN_COMPILED"},
     "toolchains/rocm.py": {"UNIT_HOST", "UNIT_KERNEL"},
     "units/src/cuda_kernel.cpp": {"COST_WHOLE"},

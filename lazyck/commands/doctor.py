@@ -97,7 +97,6 @@ def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
 
 
 def c_compiler_check(env: Mapping[str, str]) -> Requirement:
-    """Check the compiler that builds the shims."""
     try:
         return Requirement("C compiler", RequirementState.OK, " ".join(c_compiler(env)))
     except LazyckError as e:
@@ -150,7 +149,6 @@ def _directory(name: str, path: Path, *, is_trusted: bool = False) -> Requiremen
 
 
 def to_json(report: DoctorReport) -> dict[str, object]:
-    """Return the report as `--json` prints it."""
     return {
         "version": __version__,
         "machine": platform.machine(),

@@ -54,7 +54,6 @@ class Named:
         return blob_names.select(manifest, given, self.every, kernels=kernels)
 
     def entries(self, rt: Path, chosen: blob_names.Selection, env: Mapping[str, str]) -> list[BlobEntry]:
-        """Return the entries of these blobs of the library."""
         return all_entries(rt, self.manifest_file, chosen, self.gpu_archs, env)
 
 

@@ -16,7 +16,6 @@ from lazyck.settings.environment import environment
 
 
 def main() -> NoReturn:
-    """Run the program."""
     helper.run(_prepare)
 
 

@@ -1,6 +1,6 @@
 """Events of lazy libraries as the runtime recorded them: in `<cache>/.history` and in trace files.
 
-The grammars are in events.cpp and trace.cpp of runtime/src/record. Processes that may be killed
+The grammars are in events.cpp and trace.cpp of runtime/src/history. Processes that may be killed
 append to these files, and anyone with the user's rights can write to them. What does not parse is
 therefore skipped and counted, and no size or shape of the contents takes more than bounded memory.
 """

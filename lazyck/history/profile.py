@@ -1,5 +1,5 @@
 """Which blobs runs have used, as LAZYCK_RECORD made libraries record it
-(runtime/src/record/profile.h). A list of names, one a line, is a profile without further facts."""
+(runtime/src/history/profile.h). A list of names, one a line, is a profile without further facts."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

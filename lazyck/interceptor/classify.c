@@ -189,11 +189,11 @@ bool is_blob(const Conf* conf, const char* source, const char* given) {
 
 static bool is_probe(const char* path, const char* cwd) {
     static const char* const k_dirs[] = {"/CMakeFiles/CMakeScratch/", "/CMakeFiles/CMakeTmp/", "/meson-private/"};
-    char* places[] = {(char*)path, join_text(cwd, "/", "")};
+    char* paths[] = {(char*)path, join_text(cwd, "/", "")};
     for (size_t p = 0; p < 2; p++) {
         for (size_t i = 0; i < sizeof k_dirs / sizeof *k_dirs; i++)
-            if (strstr(places[p], k_dirs[i])) return true;
-        if (!fnmatch("*/CMakeFiles/*/CompilerId*/*", places[p], 0)) return true;
+            if (strstr(paths[p], k_dirs[i])) return true;
+        if (!fnmatch("*/CMakeFiles/*/CompilerId*/*", paths[p], 0)) return true;
     }
     return !strncmp(name_of(path), "conftest.", 9);  // autoconf
 }
@@ -238,8 +238,7 @@ static const char* output_refusal(const char* output, const char* absolute) {
 }
 
 // Returns whether the link is invisible to lazyck. CMake links CUDA with the host compiler, without
-// a launcher, so nobody would see the link if the host compiler and nvcc are called by their own
-// paths.
+// a launcher, so no shim sees the link if the host compiler and nvcc are called by their own paths.
 static bool is_link_unseen(const Conf* conf, const Command* cmd) {
     const char* host_compiler = cmd->host_compiler ? cmd->host_compiler : getenv("NVCC_CCBIN");
     if (!conf->is_launched || conf->sees_links || strcmp(conf->toolchain, LAZYCK_TOOLCHAIN_CUDA)) return false;

@@ -47,8 +47,6 @@ static size_t count(const Search* s) { return s->found.n / sizeof(Header); }
 
 static Header* header_at(const Search* s, size_t i) { return (Header*)(void*)s->found.data + i; }
 
-// -- a table from texts to numbers ----------------------------------------------------------------
-
 static int compare_slots(const void* a, const void* b) { return strcmp(((const Slot*)a)->key, ((const Slot*)b)->key); }
 
 static size_t* slot_of(Search* s, const char* key, bool* is_new) {
@@ -59,8 +57,6 @@ static size_t* slot_of(Search* s, const char* key, bool* is_new) {
     *is_new = *found == fresh;
     return &(*found)->value;
 }
-
-// -- looking up -----------------------------------------------------------------------------------
 
 static bool stamp_of(const char* path, Stamp* out) {
     struct stat st;
@@ -168,8 +164,6 @@ static void scan_file(Search* s, const char* path, bool is_system, size_t next) 
     }
     free(data);  // freed here because a blob may have hundreds of headers
 }
-
-// -- kept results ---------------------------------------------------------------------------------
 
 static void append_whole(Buffer* b, const char* text) { append(b, text, strlen(text) + 1); }
 

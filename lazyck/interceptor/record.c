@@ -145,8 +145,8 @@ bool write_whole(const char* path, const Buffer* content) {
     }
     if (close(fd) && !why) why = errno;
     // Renaming over an older file would make ext4 write the new one to the disk at once, which
-    // takes milliseconds. If a build is killed here, there is no object, which is as good as the
-    // old one.
+    // takes milliseconds. If a build is killed here, there is no object, and the next build makes
+    // it.
     if (!why) unlink(path);
     if (!why && rename(temp, path)) why = errno;
     if (why) unlink(temp);

@@ -88,7 +88,7 @@ static Verdict unknown_compiler(const Conf* conf, char* const* args) {
 
 // Warns about a blob that is compiled now. If blobs are named one by one, no summary at the end
 // lists them.
-static void say_passed(const Conf* conf, const Verdict* verdict) {
+static void log_passed(const Conf* conf, const Verdict* verdict) {
     if (!*conf->listed || !verdict->blobs) return;
     fprintf(stderr, "lazyck: warning: %s is compiled now instead of at its first call: %s\n", verdict->source,
             verdict->reason);
@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
                 return 0;
             }
             write_log(&conf, LAZYCK_DID_PASS, &(Verdict){.reason = unknown.reason}, microseconds());
-            say_passed(&conf, &unknown);
+            log_passed(&conf, &unknown);
             run_real(&conf, args);
         }
         conf.sees_links = sees_links;
@@ -145,6 +145,6 @@ int main(int argc, char** argv) {
     if (verdict.action == k_link) return link_lazily(&conf, &cmd, &verdict, cwd);
     list_compiles(&conf, &cmd, &verdict, cwd);
     write_log(&conf, LAZYCK_DID_PASS, &verdict, microseconds());
-    say_passed(&conf, &verdict);
+    log_passed(&conf, &verdict);
     run_real(&conf, args);
 }

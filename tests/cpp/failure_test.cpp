@@ -35,12 +35,12 @@ TEST_CASE("a lack of memory is told by the compiler or by the kernel's signal") 
 }
 
 TEST_CASE("complaints about a file system name its error") {
-    CHECK(place_error_in("fatal error: NO SPACE left on device") == ENOSPC);
-    CHECK(place_error_in("Disk quota exceeded") == EDQUOT);
-    CHECK(place_error_in("error: oops") == 0);
-    CHECK(is_of_place(ENOSPC));
-    CHECK(is_of_place(EROFS));
-    for (const int error : {0, EINTR, EAGAIN, ENOMEM, EMFILE, ENFILE}) CHECK(!is_of_place(error));
+    CHECK(storage_error_in("fatal error: NO SPACE left on device") == ENOSPC);
+    CHECK(storage_error_in("Disk quota exceeded") == EDQUOT);
+    CHECK(storage_error_in("error: oops") == 0);
+    CHECK(is_storage_error(ENOSPC));
+    CHECK(is_storage_error(EROFS));
+    for (const int error : {0, EINTR, EAGAIN, ENOMEM, EMFILE, ENFILE}) CHECK(!is_storage_error(error));
 }
 
 TEST_CASE("of what a compiler says, its first error counts, else its last line") {

@@ -21,7 +21,7 @@ class OneStore {
     OneStore() : bytes(made_file("manifest")), manifest(bytes.data(), bytes.size(), "here") {
         config.cache_dir = scratch / "cache";
         config.jobs = 1;
-        store = std::make_unique<Store>(config, Places{scratch / "libdemo.so", {}});
+        store = std::make_unique<Store>(config, LibraryPaths{scratch / "libdemo.so", {}});
     }
     // Puts the entry of a blob where another process would publish it.
     void publish_entry(std::uint32_t blob, const char* library) {
@@ -173,7 +173,7 @@ TEST_CASE("a source that leads out of the bundle is refused") {
 }
 
 TEST_CASE("a process has as many permits to compile as jobs") {
-    JobPermits permits(2);
+    ProcessPermits permits(2);
     auto held = std::make_unique<HeldPermit>(permits, "a");
     CHECK(held->takes_one_more());
     CHECK(!held->takes_one_more());
@@ -185,7 +185,7 @@ TEST_CASE("a process has as many permits to compile as jobs") {
 }
 
 TEST_CASE("a blob that is behind another gets a permit only after it") {
-    JobPermits permits(2);
+    ProcessPermits permits(2);
     permits.announce("b", "a");
     CHECK(permits.announced() == 1);
     auto later = std::async(std::launch::async, [&] { const HeldPermit second(permits, "b"); });
@@ -204,7 +204,7 @@ TEST_CASE("a blob that is behind another gets a permit only after it") {
 }
 
 TEST_CASE("work that no call waits for comes after those that wait") {
-    JobPermits permits(1);
+    ProcessPermits permits(1);
     auto held = std::make_unique<HeldPermit>(permits, "a");
     std::atomic<bool> has_waited{false};
     std::promise<void> begins;

@@ -177,8 +177,8 @@ def replace_program(path: Path, text: str) -> None:
 
 
 def is_held(directory: Path) -> bool:
-    """Return whether a process has locked the directory, as PrivatePlaces and StagingDirectory of
-    the runtime do."""
+    """Return whether a process has locked the directory, as PrivateDirectories and
+    StagingDirectory of the runtime do."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -207,7 +207,7 @@ def test_what_the_runtime_reads_of_a_merged_profile(lazyck: Lazyck, ranks: list[
     objects = [o for o in objects if not o.stem.startswith("stub_")]  # only a library has stubs
     (tmp_path / "lazyck_abi.h").write_text(render_header())
     (tmp_path / "main.cpp").write_text(
-        '#include <cstdio>\n#include "record/profile.h"\nint main(int, char** v) {\n'
+        '#include <cstdio>\n#include "history/profile.h"\nint main(int, char** v) {\n'
         "  for (const auto& r : lazyck::rt::read_profile(v[1], v[2]))\n"
         '    std::printf("%s %u %lu %.1f %ld\\n", r.blob.c_str(), r.order, r.calls, r.seconds, r.peak_kib);\n}\n'
     )

@@ -123,7 +123,7 @@ def put_after_all(w: World, s: State, t: int) -> Next:
 
 @step("store/permits.cpp HeldPermit")
 def take_job(w: World, s: State, t: int) -> Next:
-    """Takes one of the process's own permits (JobPermits)."""
+    """Takes one of the process's own permits (ProcessPermits)."""
     free = process_of(w, s, t).jobs
     if free > 0:
         yield "takes a permit of its process", move(alter(s, w.process_of[t], jobs=free - 1), t, "admit")

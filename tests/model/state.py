@@ -88,7 +88,7 @@ class Process(NamedTuple):
     busy: tuple[int, ...]  # BlobState::owner
     attempts: tuple[int, ...]
     results: tuple[str, ...]  # "entry" or "failure" from the last attempt
-    jobs: int  # number of permits that are free in JobPermits
+    jobs: int  # number of permits that are free in ProcessPermits
     mutex: int = NOBODY  # States::mutex
     loader: int = NOBODY  # the dynamic loader's lock, which is recursive
     guard: int = NOBODY  # lock of a static variable, for one mutation; DONE when the variable is initialized

@@ -1,5 +1,5 @@
 """Makes histories for the tests of `lazyck report`, in the format of
-runtime/src/record/events.cpp."""
+runtime/src/history/events.cpp."""
 
 import json
 import os

@@ -126,7 +126,6 @@ def source_name(path: str) -> str:
 
 
 def parse_nm(text: str) -> SymbolNames:
-    """Return the global names in the output of `nm -P`."""
     rows: Sequence[list[str]] = [line.split() for line in text.splitlines() if not line.endswith(":")]
     kinds = [(row[0], row[1]) for row in rows if len(row) > 1 and len(row[1]) == 1]
     undefined = frozenset(name for name, kind in kinds if kind in "Uwv")

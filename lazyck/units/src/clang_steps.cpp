@@ -67,8 +67,8 @@ ClangSteps clang_steps_of(const Words& command, const std::string& directory) {
 }
 
 Step with_options(Step step, const Words& options) {
-    const auto place = std::find(step.words.begin(), step.words.end(), "-cc1");
-    step.words.insert(place + 1, options.begin(), options.end());
+    const auto found = std::find(step.words.begin(), step.words.end(), "-cc1");
+    step.words.insert(found + 1, options.begin(), options.end());
     return step;
 }
 

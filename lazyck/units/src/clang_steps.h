@@ -1,4 +1,4 @@
-// The steps of a HIP compile by clang, as `-###` prints them for the command at hand.
+// The steps of a HIP compile by clang, as `-###` prints them for a command.
 #pragma once
 
 #include <string>
@@ -20,7 +20,6 @@ struct ClangSteps {
     std::string image() const;
 };
 
-// The section of the image.
 constexpr char k_image_section[] = ".hip_fatbin";
 // Stands in place of a kernel's parameters if its source has no other kernel: the whole source is
 // compiled for it.

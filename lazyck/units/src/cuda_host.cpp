@@ -140,10 +140,10 @@ std::optional<std::string> with_guarded_stubs(const std::string& text) {
     return out;
 }
 
-std::string module_id_of(const Job& job, const std::string& id) {
+std::string module_id_of(const Unit& unit, const std::string& id) {
     constexpr std::uint64_t k_basis = 0xcbf29ce484222325, k_prime = 0x100000001b3;  // FNV-1a
     std::uint64_t value = k_basis;
-    for (const unsigned char c : id + '\0' + job.source) value = (value ^ c) * k_prime;
+    for (const unsigned char c : id + '\0' + unit.source) value = (value ^ c) * k_prime;
     std::string made = LAZYCK_MODULE_ID;
     for (unsigned digit = LAZYCK_MODULE_ID_DIGITS; digit-- > 0;) made += "0123456789abcdef"[value >> 4 * digit & 0xf];
     return made;
@@ -172,18 +172,18 @@ std::string table_of(const Registrations& registered, const Ptx& ptx, const std:
 }
 
 // Makes the host code include the unit's name and table, in place of what `fatbinary` makes for it.
-void include_table(const Job& job, const DevicePass& pass, const std::string& id, TableIn place,
+void include_table(const Unit& unit, const DevicePass& pass, const std::string& id, TableIn where,
                    const std::string& table) {
-    const std::string table_file = job.directory + "/kernels";
+    const std::string table_file = unit.directory + "/kernels";
     write_file(table_file, table);
     std::string data =
         quoted(".section .nv_fatbin, \"a\"\n.p2align 3\nfatbinData:\n.asciz " + quoted(LAZYCK_HOST_UNIT_MARK + id) +
-               (place == TableIn::data ? "\n.incbin " + quoted(table_file) + "\n.byte 0"
+               (where == TableIn::data ? "\n.incbin " + quoted(table_file) + "\n.byte 0"
                                        : "\n.byte 0\n.section " LAZYCK_KERNELS_SECTION ", \"e\", %progbits\n.incbin " +
                                              quoted(table_file)) +
                "\n.text\n");
     replace_all(data, "\n", "\\n");
-    write_file(job.directory + "/" + pass.compile.value("--include_file_name"),
+    write_file(unit.directory + "/" + pass.compile.value("--include_file_name"),
                "#ifndef __SKIP_INTERNAL_FATBINARY_HEADERS\n#include \"fatbinary_section.h\"\n#endif\n"
                "asm(" +
                    data +
@@ -193,7 +193,6 @@ void include_table(const Job& job, const DevicePass& pass, const std::string& id
                    "    __attribute__((section(\".nvFatBinSegment\"))) = {0x466243b1, 1, fatbinData, 0};\n}\n");
 }
 
-// The preprocessed source, for the host and for the device.
 struct Preprocessed {
     std::string host, device;
     double device_seconds;  // CPU seconds
@@ -233,9 +232,9 @@ bool lacks_registrations(const std::string& object, const Registrations& registe
 }
 
 // Asks for the host unit that is made of these texts.
-void ask_for_host_unit(const Job& job, const Steps& steps, const DevicePass& pass, const std::string& id,
+void ask_for_host_unit(const Unit& unit, const Steps& steps, const DevicePass& pass, const std::string& id,
                        const Preprocessed& texts) {
-    Material material(job);
+    Material material(unit);
     material.add("entry " + id);
     for (const Step& step : {steps.front_end, pass.compile}) material.add(step.words);
     material.add_after_reading(steps.compile_host.words);
@@ -284,19 +283,19 @@ const DevicePass& pass_of_stubs(const Steps& steps) {
 
 }  // namespace
 
-void make_host_unit(const Job& job, const std::string& id, TableIn place) {
-    const Steps steps = steps_of(job.command, job.directory);
+void make_host_unit(const Unit& unit, const std::string& id, TableIn where) {
+    const Steps steps = steps_of(unit.command, unit.directory);
     const DevicePass& pass = pass_of_stubs(steps);
     const Preprocessed texts = preprocess(steps, pass);
-    ask_for_host_unit(job, steps, pass, id, texts);
+    ask_for_host_unit(unit, steps, pass, id, texts);
     std::optional<StubSource> source;
     auto used_by_stubs = std::async(std::launch::async, [&] {
-        source.emplace(texts.device, job.source);
+        source.emplace(texts.device, unit.source);
         return source->text_for(StubText::used);
     });
     Step front_end = steps.front_end;
     front_end.remove("--gen_module_id_file");
-    set_module_id(front_end, module_id_of(job, id));
+    set_module_id(front_end, module_id_of(unit, id));
     const double host_seconds = run(front_end);
     const std::string host_file = front_end.value("--gen_c_file_name"), host = read_file(host_file);
     const std::optional<std::string> guarded = with_guarded_stubs(host);
@@ -309,10 +308,10 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         const bool is_all = how_much == StubText::all;
         write_file(host_file, is_all ? host : *guarded);
         Step compile = steps.compile_host;
-        compile.set_value("-o", job.output);
+        compile.set_value("-o", unit.output);
         HostCompile compile_host(compile, pass.compile.value("--stub_file_name"));
         write_file(pass.preprocess.value("-o"), how_much == StubText::used ? used : source->text_for(how_much));
-        const std::string stub_file = job.directory + "/stubs";
+        const std::string stub_file = unit.directory + "/stubs";
         Step compile_device = pass.compile;
         compile_device.set_value("--stub_file_name", stub_file);
         // The host's pass has printed the warnings already. The option may be given only once.
@@ -321,14 +320,14 @@ void make_host_unit(const Job& job, const std::string& id, TableIn place) {
         const std::string stubs = read_file(stub_file);
         const Registrations registered = read_stubs(stubs);
         const Ptx ptx = read_ptx(read_file(pass.compile.value("-o")));
-        include_table(job, pass, id, place, table_of(registered, ptx, files));
+        include_table(unit, pass, id, where, table_of(registered, ptx, files));
         compile_host.finish(stubs);
-        if (!is_all && lacks_registrations(read_file(job.output), registered, source->instantiated())) return false;
-        if (place == TableIn::section) return true;
+        if (!is_all && lacks_registrations(read_file(unit.output), registered, source->instantiated())) return false;
+        if (where == TableIn::section) return true;
         // The device's front end takes about as long for all of the text as the host's does.
         const double all_text = is_all ? device_seconds : std::max(device_seconds, host_seconds);
-        write_cost(job, LAZYCK_COST_HOST " " + std::to_string(cpu_seconds()) + " " + std::to_string(device_seconds) +
-                            " " + std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
+        write_cost(unit, LAZYCK_COST_HOST " " + std::to_string(cpu_seconds()) + " " + std::to_string(device_seconds) +
+                             " " + std::to_string(all_text) + " " + std::to_string(registered.kernels.size()));
         return true;
     };
     if (guarded) {

@@ -64,7 +64,7 @@ std::string text_for_kernel(const Kernel& kernel, const std::string& text, const
     const bool is_named = how_much != KernelText::own;
     // A host function keeps its declaration, so that the compiler reports it if device code needs
     // it after all. Instances are made of what is asked for. The source's own instances of host
-    // functions and classes launch kernels that nobody wants here, and an `extern` one would make
+    // functions and classes launch kernels that are not wanted here, and an `extern` one would make
     // the kernel itself come from elsewhere.
     const auto replacement = [&](const Definition& d) -> std::string_view {
         if (d.is_instantiation) {
@@ -74,7 +74,7 @@ std::string text_for_kernel(const Kernel& kernel, const std::string& text, const
             return is_named && is_left_out ? ";" : "";
         }
         if (d.is_kernel) return d.name == name ? "" : "{}";
-        // Templates in headers cost little while nobody uses them. In `used`, what they mention
+        // Templates in headers cost little while they are unused. In `used`, what they mention
         // would be kept as well.
         const bool costs = d.is_own || !d.is_template || how_much == KernelText::used;
         return is_named && is_body_alone(d) && !d.is_device && costs ? ";" : "";
@@ -153,8 +153,8 @@ void add_steps(const Steps& steps, Material& material) {
 }
 
 // Makes the library with the device code of all kernels.
-void make_whole(const Job& job, const Steps& steps) {
-    Material material(job);
+void make_whole_source(const Unit& unit, const Steps& steps) {
+    Material material(unit);
     material.add("whole");
     add_steps(steps, material);
     for (const DevicePass& pass : steps.passes) {
@@ -169,16 +169,16 @@ void make_whole(const Job& job, const Steps& steps) {
         for (const auto& entry : ptx.entries) symbols.insert(entry.first);
         for (const Step& step : pass.assemble) run(step);
     }
-    make_library(library_of(steps), job, symbols, make_image(steps, job.directory));
-    write_cost(job, LAZYCK_COST_WHOLE " " + std::to_string(cpu_seconds()));
+    make_library(library_of(steps), unit, symbols, make_image(steps, unit.directory));
+    write_cost(unit, LAZYCK_COST_WHOLE " " + std::to_string(cpu_seconds()));
 }
 
 }  // namespace
 
-void make_kernel_unit(const Job& job, const Kernel& kernel) {
-    const Steps steps = steps_of(job.command, job.directory);
+void make_kernel_unit(const Unit& unit, const Kernel& kernel) {
+    const Steps steps = steps_of(unit.command, unit.directory);
     if (kernel.symbol == "*") {
-        make_whole(job, steps);
+        make_whole_source(unit, steps);
         return;
     }
     std::vector<std::string> texts;
@@ -189,11 +189,11 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         try {
             reason.clear();
             std::vector<std::string> given;
-            Material material(job);
+            Material material(unit);
             material.add(kernel.words());
             add_steps(steps, material);
             for (std::size_t i = 0; i < steps.passes.size(); ++i) {
-                given.push_back(text_for_kernel(kernel, texts[i], job.source, how_much));
+                given.push_back(text_for_kernel(kernel, texts[i], unit.source, how_much));
                 material.add_source(given[i], steps.passes[i].compile);
             }
             material.ask();
@@ -209,9 +209,9 @@ void make_kernel_unit(const Job& job, const Kernel& kernel) {
         return can_be_asked_for(kernel) && (is_settled_by(KernelText::used) || is_settled_by(KernelText::named));
     };
     if (!is_named()) is_settled_by(KernelText::own);
-    if (!reason.empty()) return make_refusal(library_of(steps), job, kernel, reason);
-    make_library(library_of(steps), job, {kernel.symbol}, make_image(steps, job.directory));
-    write_cost(job, LAZYCK_COST_KERNEL " " + std::to_string(cpu_seconds()));
+    if (!reason.empty()) return make_refusal(library_of(steps), unit, kernel, reason);
+    make_library(library_of(steps), unit, {kernel.symbol}, make_image(steps, unit.directory));
+    write_cost(unit, LAZYCK_COST_KERNEL " " + std::to_string(cpu_seconds()));
 }
 
 }  // namespace lazyck::units

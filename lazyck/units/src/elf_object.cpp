@@ -82,7 +82,7 @@ void ElfObject::read_symbols(const Section& table) {
         const std::uint32_t section =
             row.st_shndx != SHN_XINDEX ? row.st_shndx : read_at<std::uint32_t>(indices, 4 * i);
         const bool is_function = ELF64_ST_TYPE(row.st_info) == STT_FUNC;
-        if (is_function) m_functions.emplace(Place(section, row.st_value), m_symbols.size());
+        if (is_function) m_functions.emplace(Location(section, row.st_value), m_symbols.size());
         m_symbols.push_back({string_at(names, row.st_name), section, row.st_value, row.st_size, is_function});
     }
 }
@@ -109,9 +109,9 @@ std::string ElfObject::contents_of(std::string_view lead) const {
 }
 
 const ElfObject::Symbol* ElfObject::function_in(const Symbol& holder) const {
-    const Place place = {holder.section, holder.value};
-    const auto found = std::lower_bound(m_relocations.begin(), m_relocations.end(), std::make_pair(place, Target()));
-    if (found == m_relocations.end() || found->first != place) return nullptr;
+    const Location location = {holder.section, holder.value};
+    const auto found = std::lower_bound(m_relocations.begin(), m_relocations.end(), std::make_pair(location, Target()));
+    if (found == m_relocations.end() || found->first != location) return nullptr;
     const auto [index, addend] = found->second;
     if (index >= m_symbols.size()) return nullptr;
     // The relocation names either the function, or its section and the offset in that section.
@@ -163,11 +163,11 @@ std::string ElfObject::with_contents(std::string_view name, std::string_view con
         std::find_if(m_sections.begin(), m_sections.end(), [&](const Section& each) { return each.name == name; });
     if (found == m_sections.end()) throw Refused{"the object has no section " + std::string(name)};
     const auto head = read_at<Elf64_Ehdr>(m_bytes, 0);
-    const std::size_t place = head.e_shoff + static_cast<std::size_t>(found - m_sections.begin()) * sizeof(Elf64_Shdr);
-    auto row = read_at<Elf64_Shdr>(m_bytes, place);
+    const std::size_t at = head.e_shoff + static_cast<std::size_t>(found - m_sections.begin()) * sizeof(Elf64_Shdr);
+    auto row = read_at<Elf64_Shdr>(m_bytes, at);
     std::string out(m_bytes);
     append(out, row, contents);
-    std::memcpy(&out[place], &row, sizeof row);
+    std::memcpy(&out[at], &row, sizeof row);
     return out;
 }
 

@@ -43,8 +43,8 @@ class ElfObject {
         std::uint32_t type = 0, link = 0, info = 0;
         std::string_view contents;
     };
-    using Place = std::pair<std::uint32_t, std::uint64_t>;   // a section, and an offset in it
-    using Target = std::pair<std::uint64_t, std::uint64_t>;  // a symbol's index, and what is added to its value
+    using Location = std::pair<std::uint32_t, std::uint64_t>;  // a section, and an offset in it
+    using Target = std::pair<std::uint64_t, std::uint64_t>;    // a symbol's index, and what is added to its value
 
     void read_symbols(const Section& table);
     void read_relocations(const Section& section);
@@ -53,8 +53,8 @@ class ElfObject {
     std::uint32_t m_names = 0;  // the index of the section that holds the sections' names
     std::vector<Section> m_sections;
     std::vector<Symbol> m_symbols;
-    std::vector<std::pair<Place, Target>> m_relocations;  // sorted
-    std::map<Place, std::size_t> m_functions;
+    std::vector<std::pair<Location, Target>> m_relocations;  // sorted
+    std::map<Location, std::size_t> m_functions;
 };
 
 }  // namespace lazyck::units

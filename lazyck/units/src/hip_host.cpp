@@ -95,12 +95,12 @@ std::set<std::string> files_of(const Step& step, const std::string& directory) {
 
 }  // namespace
 
-void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
-    const ClangSteps steps = clang_steps_of(job.command, job.directory);
+void make_hip_host_unit(const Unit& unit, const std::string& id, TableIn where) {
+    const ClangSteps steps = clang_steps_of(unit.command, unit.directory);
     const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + id + '\0';
     write_file(steps.image(), mark + '\0');
     Step host = steps.host;
-    host.set_value("-o", job.directory + "/host.o");
+    host.set_value("-o", unit.directory + "/host.o");
     const std::string bytes = made_by(host);
     const ElfObject object(bytes);
     check_registrations(object);
@@ -116,34 +116,34 @@ void make_hip_host_unit(const Job& job, const std::string& id, TableIn place) {
         table += LAZYCK_TABLE_KERNEL "\t" + std::string(kernel) + "\t" + parameters + "\t\t\n";
     }
     table += LAZYCK_TABLE_WHOLE "\t*\t\t\t\n";
-    if (place == TableIn::data) {
-        write_file(job.output, registers ? object.with_contents(k_image_section, mark + table + '\0') : bytes);
-        write_cost(job,
+    if (where == TableIn::data) {
+        write_file(unit.output, registers ? object.with_contents(k_image_section, mark + table + '\0') : bytes);
+        write_cost(unit,
                    LAZYCK_COST_HOST " " + std::to_string(cpu_seconds()) + " 0 0 " + std::to_string(kernels.size()));
         return;
     }
-    std::set<std::string> files = files_of(steps.host, job.directory);
-    for (const Step& step : steps.device) files.merge(files_of(step, job.directory));
+    std::set<std::string> files = files_of(steps.host, unit.directory);
+    for (const Step& step : steps.device) files.merge(files_of(step, unit.directory));
     for (const std::string& file : files) table += LAZYCK_TABLE_FILE "\t" + file + "\n";
-    write_file(job.output, object.with_section(LAZYCK_KERNELS_SECTION, table));
+    write_file(unit.output, object.with_section(LAZYCK_KERNELS_SECTION, table));
 }
 
-void ask_for_hip_object(const Job& job) {
-    const ClangSteps steps = clang_steps_of(job.command, job.directory);
-    Material material(job);
+void ask_for_hip_object(const Unit& unit) {
+    const ClangSteps steps = clang_steps_of(unit.command, unit.directory);
+    Material material(unit);
     for (const Step& step : steps.between) material.add(step.words);
     std::vector<const Step*> compiles = {&steps.host};
     for (const Step& step : steps.device) compiles.push_back(&step);
     for (const Step* compile : compiles) {
         material.add_after_reading(compile->words);
-        material.add_source(preprocessed(*compile, job.directory), *compile);
+        material.add_source(preprocessed(*compile, unit.directory), *compile);
     }
     material.ask();
 }
 
-void make_hip_object(const Job& job) {
-    const ClangSteps steps = clang_steps_of(job.command, job.directory);
-    const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + "object", included = job.directory + "/mark";
+void make_hip_object(const Unit& unit) {
+    const ClangSteps steps = clang_steps_of(unit.command, unit.directory);
+    const std::string mark = std::string(LAZYCK_HOST_UNIT_MARK) + "object", included = unit.directory + "/mark";
     write_file(included, mark);
     std::string said;
     auto device = std::async(std::launch::async, [&] {
@@ -152,16 +152,16 @@ void make_hip_object(const Job& job) {
     });
     Step host = steps.host;
     host.set_input(steps.image(), included);
-    host.set_value("-o", job.directory + "/host.o");
+    host.set_value("-o", unit.directory + "/host.o");
     const std::string bytes = made_by(host);
     device.wait();
     std::fputs(said.c_str(), stderr);
     device.get();
     const ElfObject object(bytes);
     const std::string image = object.contents_of(k_image_section);
-    if (image.empty()) return write_file(job.output, bytes);  // it registers no device code
+    if (image.empty()) return write_file(unit.output, bytes);  // it registers no device code
     if (image != mark + '\0') throw Refused{"the host code has no image of device code where one was expected"};
-    write_file(job.output, object.with_contents(k_image_section, read_file(steps.image())));
+    write_file(unit.output, object.with_contents(k_image_section, read_file(steps.image())));
 }
 
 }  // namespace lazyck::units

@@ -140,7 +140,6 @@ class IrModule {
         m_reached = reached_from(m_kernel);
     }
 
-    // Whether the kernel is defined here.
     bool has_kernel() const {
         const auto found = m_entities.find(m_kernel);
         return found != m_entities.end() && found->second.is_kernel;
@@ -233,8 +232,8 @@ class IrModule {
     }
 
     std::size_t size_of(std::string_view name, std::map<std::string_view, std::size_t>& known) const {
-        const auto [place, is_new] = known.emplace(name, 0);
-        if (!is_new) return place->second;  // 0 if the function calls itself
+        const auto [row, is_new] = known.emplace(name, 0);
+        if (!is_new) return row->second;  // 0 if the function calls itself
         const auto found = m_entities.find(name);
         if (found == m_entities.end()) return 0;
         std::size_t size = found->second.size;
@@ -256,7 +255,7 @@ void run_between(const ClangSteps& steps) {
 
 Library library_of(const ClangSteps& steps) { return {steps.host.words[0], k_image_section, 12}; }
 
-void make_whole(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
+void make_whole_source(const Unit& unit, const ClangSteps& steps, const Kernel& kernel) {
     std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};
     for (const Step& step : steps.device) {
         const std::string bytes = made_by(step);
@@ -268,8 +267,8 @@ void make_whole(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
     }
     if (kernel.symbol != "*" && symbols.count(kernel.symbol) == 0) throw Refused{"the compiler does not make it"};
     run_between(steps);
-    make_library(library_of(steps), job, symbols, steps.image());
-    write_cost(job, LAZYCK_COST_WHOLE " " + std::to_string(cpu_seconds()));
+    make_library(library_of(steps), unit, symbols, steps.image());
+    write_cost(unit, LAZYCK_COST_WHOLE " " + std::to_string(cpu_seconds()));
 }
 
 // Returns the step with IR as text for its output. The order of uses is kept because passes depend
@@ -327,8 +326,8 @@ void generate_alone(const Alone& part, const Kernel& kernel) {
 
 // Reads the source for one arch, and adds to `material` what decides the result for `kernel`.
 // Throws Refused if the kernel cannot be compiled by itself.
-Alone begin_alone(const Step& compile, const Kernel& kernel, const Job& job, std::size_t number, Material& material) {
-    const std::string lead = job.directory + "/" + std::to_string(number);
+Alone begin_alone(const Step& compile, const Kernel& kernel, const Unit& unit, std::size_t number, Material& material) {
+    const std::string lead = unit.directory + "/" + std::to_string(number);
     Alone part = {compile, lead + ".all.ll", lead + ".one.ll", false, {}};
     const std::string text = made_by(front_end_of(compile, part.all));
     const IrModule module(text, kernel.symbol);
@@ -358,14 +357,14 @@ void finish_alone(const Alone& part, const Kernel& kernel) {
 
 // Compiles `kernel` by itself, for all archs. Returns the CPU seconds that were spent until the
 // source had been read. Throws Refused if that is impossible.
-double compile_alone(const Job& job, const ClangSteps& steps, const Kernel& kernel) {
-    Material material(job);
+double compile_alone(const Unit& unit, const ClangSteps& steps, const Kernel& kernel) {
+    Material material(unit);
     material.add(kernel.words());
     for (const Step& step : steps.between) material.add(step.words);
     material.add(steps.host.words[0]);
     std::vector<Alone> parts;
     for (std::size_t i = 0; i < steps.device.size(); ++i)
-        parts.push_back(begin_alone(steps.device[i], kernel, job, i, material));
+        parts.push_back(begin_alone(steps.device[i], kernel, unit, i, material));
     const double front_ends = cpu_seconds();
     material.ask();
     for (const Alone& part : parts) finish_alone(part, kernel);
@@ -374,9 +373,9 @@ double compile_alone(const Job& job, const ClangSteps& steps, const Kernel& kern
 
 }  // namespace
 
-void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
-    ClangSteps steps = clang_steps_of(job.command, job.directory);
-    // The place of the source, and how it is compiled, are in the name `__hip_cuid_…` in device
+void make_hip_kernel_unit(const Unit& unit, const Kernel& kernel) {
+    ClangSteps steps = clang_steps_of(unit.command, unit.directory);
+    // The path of the source, and how it is compiled, are in the name `__hip_cuid_…` in device
     // code.
     for (Step& step : steps.device) {
         for (std::string& word : step.words) {
@@ -385,16 +384,16 @@ void make_hip_kernel_unit(const Job& job, const Kernel& kernel) {
     }
     // The runtime can join device code with that of other archs if the bundler leaves it as it is.
     for (Step& step : steps.between) step.remove("-compress");
-    if (kernel.symbol == "*" || kernel.parameters == k_only_kernel) return make_whole(job, steps, kernel);
+    if (kernel.symbol == "*" || kernel.parameters == k_only_kernel) return make_whole_source(unit, steps, kernel);
     double front_ends = 0;
     try {
-        front_ends = compile_alone(job, steps, kernel);
+        front_ends = compile_alone(unit, steps, kernel);
     } catch (const Refused& refused) {
-        return make_refusal(library_of(steps), job, kernel, refused.reason);
+        return make_refusal(library_of(steps), unit, kernel, refused.reason);
     }
     run_between(steps);
-    make_library(library_of(steps), job, {kernel.symbol}, steps.image());
-    write_cost(job, LAZYCK_COST_ALONE " " + std::to_string(cpu_seconds()) + " " + std::to_string(front_ends));
+    make_library(library_of(steps), unit, {kernel.symbol}, steps.image());
+    write_cost(unit, LAZYCK_COST_ALONE " " + std::to_string(cpu_seconds()) + " " + std::to_string(front_ends));
 }
 
 }  // namespace lazyck::units

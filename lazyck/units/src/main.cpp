@@ -72,24 +72,25 @@ int take_input() {
     return taken;
 }
 
-using lazyck::units::Job;
 using lazyck::units::TableIn;
+using lazyck::units::Unit;
 
 constexpr struct {
     std::string_view name;
-    void (*make)(const Job& job, const std::string& what);
+    void (*make)(const Unit& unit, const std::string& what);
 } k_commands[] = {
-    {LAZYCK_UNIT_HOST, [](const Job& job, const std::string& id) { make_host_unit(job, id, TableIn::section); }},
-    {LAZYCK_UNIT_ENTRY, [](const Job& job, const std::string& id) { make_host_unit(job, id, TableIn::data); }},
+    {LAZYCK_UNIT_HOST, [](const Unit& unit, const std::string& id) { make_host_unit(unit, id, TableIn::section); }},
+    {LAZYCK_UNIT_ENTRY, [](const Unit& unit, const std::string& id) { make_host_unit(unit, id, TableIn::data); }},
     {LAZYCK_UNIT_KERNEL,
-     [](const Job& job, const std::string& line) { make_kernel_unit(job, lazyck::units::kernel_of(line)); }},
+     [](const Unit& unit, const std::string& line) { make_kernel_unit(unit, lazyck::units::kernel_of(line)); }},
     {LAZYCK_UNIT_HIP_HOST,
-     [](const Job& job, const std::string& id) { make_hip_host_unit(job, id, TableIn::section); }},
-    {LAZYCK_UNIT_HIP_ENTRY, [](const Job& job, const std::string& id) { make_hip_host_unit(job, id, TableIn::data); }},
+     [](const Unit& unit, const std::string& id) { make_hip_host_unit(unit, id, TableIn::section); }},
+    {LAZYCK_UNIT_HIP_ENTRY,
+     [](const Unit& unit, const std::string& id) { make_hip_host_unit(unit, id, TableIn::data); }},
     {LAZYCK_UNIT_HIP_KERNEL,
-     [](const Job& job, const std::string& line) { make_hip_kernel_unit(job, lazyck::units::kernel_of(line)); }},
-    {LAZYCK_UNIT_HIP_OBJECT, [](const Job& job, const std::string&) { make_hip_object(job); }},
-    {LAZYCK_UNIT_HIP_TEXT, [](const Job& job, const std::string&) { ask_for_hip_object(job); }},
+     [](const Unit& unit, const std::string& line) { make_hip_kernel_unit(unit, lazyck::units::kernel_of(line)); }},
+    {LAZYCK_UNIT_HIP_OBJECT, [](const Unit& unit, const std::string&) { make_hip_object(unit); }},
+    {LAZYCK_UNIT_HIP_TEXT, [](const Unit& unit, const std::string&) { ask_for_hip_object(unit); }},
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-// Returns the place of the `)` that closes the `(` at `open`; npos if none does.
+// Returns the offset of the `)` that closes the `(` at `open`; npos if none does.
 std::size_t closing(std::string_view text, std::size_t open) {
     Tokens tokens(text.substr(open + 1));
     return tokens.skip_group('(', ')') ? open + tokens.at() : std::string_view::npos;
@@ -96,14 +96,12 @@ std::string shape(std::string_view parameter) {
     return out;
 }
 
-// Adds the names in `text` to `out`, except for `except`.
 void add_names(std::string_view text, std::string_view except, std::set<std::string>& out) {
     for_each_piece(text, [&](std::string_view word) {
         if (is_word_start(word[0]) && word != except) out.emplace(word);
     });
 }
 
-// Reads the head of a kernel and returns its name.
 std::string read_entry(std::string_view head, Ptx& out) {
     const std::size_t at = head.find(".entry");
     const std::size_t open = head.find('(', at);

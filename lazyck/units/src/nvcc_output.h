@@ -31,7 +31,6 @@ struct Ptx {
     std::set<std::string> functions;                     // those with a body that are not kernels
     std::map<std::string, std::set<std::string>> names;  // what each function, kernel and variable refers to
 
-    // Returns all names that `kernel` can reach.
     std::set<std::string> reached_by(const std::string& kernel) const;
 };
 

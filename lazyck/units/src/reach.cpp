@@ -125,7 +125,6 @@ class Mentions {
     }
 
  private:
-    // Returns the index of a function in `m_users`.
     std::size_t user_of(std::size_t function) const {
         const Definition& d = m_found.functions[function];
         return d.is_in_class ? m_found.all.size() + function : d.declaration;
@@ -233,9 +232,9 @@ class Users {
     void read(const Range& range) {
         std::size_t at = range.begin;
         auto cut = std::lower_bound(m_cuts.begin(), m_cuts.end(), at,
-                                    [](const Cut& each, std::size_t place) { return each.begin < place; });
+                                    [](const Cut& each, std::size_t offset) { return each.begin < offset; });
         auto function = std::lower_bound(m_found.functions.begin(), m_found.functions.end(), at,
-                                         [](const Definition& d, std::size_t place) { return d.begin < place; });
+                                         [](const Definition& d, std::size_t offset) { return d.begin < offset; });
         while (at < range.end) {
             const std::size_t next_cut = cut == m_cuts.end() ? range.end : std::min(cut->begin, range.end);
             const bool is_function = !range.is_function && function != m_found.functions.end() &&
@@ -299,7 +298,6 @@ void add_with_pragmas(std::string_view text, std::size_t begin, std::size_t end,
     std::reverse(cuts.begin() + static_cast<std::ptrdiff_t>(first), cuts.end());
 }
 
-// Adds the cut of a function's body, if there is one.
 void add_replaced(const Definition& d, const Replacement& replacement, std::vector<Cut>& cuts) {
     const std::string_view instead = replacement(d);
     const bool has_no_head = instead == ";" && d.is_qualified && !d.is_specialization;
@@ -312,7 +310,6 @@ std::vector<Cut> cuts_of(const Definitions& found, const Replacement& replacemen
     return cuts;
 }
 
-// Returns `text` without `cuts`, which are in the text's order.
 std::string with_cuts(std::string_view text, const std::vector<Cut>& cuts) {
     std::string out;
     out.reserve(text.size());

@@ -34,7 +34,7 @@ struct Declaration {
 
     // Reads an attribute: `word`, and the brackets `text` behind it.
     void read_attribute(std::string_view word, std::string_view text) {
-        const auto says = [&](std::string_view word) {
+        const auto has_mark = [&](std::string_view word) {
             for (std::size_t i = text.find(word); i != std::string_view::npos; i = text.find(word, i + 1)) {
                 const bool is_begun = i == 0 || !is_word(text[i - 1]) || text[i - 1] == '_';
                 const std::size_t end = i + word.size();
@@ -42,15 +42,15 @@ struct Declaration {
             }
             return false;
         };
-        found.is_kernel |= says("global");
-        found.is_device |= says("device");
-        found.is_host |= says("host");
-        is_in_memory |= says("device") || says("constant") || says("managed");
+        found.is_kernel |= has_mark("global");
+        found.is_device |= has_mark("device");
+        found.is_host |= has_mark("host");
+        is_in_memory |= has_mark("device") || has_mark("constant") || has_mark("managed");
         // ((global)) and ((__device__)) only say where it runs. Launch bounds and the like say
         // more.
-        const bool is_place = word.substr(0, 11) == "__attribute" && text.find('(', 2) == std::string_view::npos &&
-                              (says("global") || says("device") || says("host"));
-        found.has_attributes |= !is_place;
+        const bool is_target = word.substr(0, 11) == "__attribute" && text.find('(', 2) == std::string_view::npos &&
+                               (has_mark("global") || has_mark("device") || has_mark("host"));
+        found.has_attributes |= !is_target;
     }
 };
 
@@ -176,7 +176,7 @@ class Finder {
         if (word == "enum") now.is_enum = true;
         now.is_requirement = word == "requires" && std::exchange(now.has_requirements, true);
         if (word == "typedef" || word == "using") now.names_a_type = true;
-        if (word == "static_assert") now.name = "static_assert()";  // a name that nobody mentions
+        if (word == "static_assert") now.name = "static_assert()";  // a name that no text mentions
         now.is_asked_for |= has(k_asked_for, word);
         if (word == "constexpr" || word == "consteval") now.found.is_constant = true;
         if (word == "auto" || word == "decltype") now.found.is_deduced = true;
@@ -319,7 +319,6 @@ class Finder {
         m_out.functions.push_back(found);
     }
 
-    // Ends a declaration at `end`.
     void close(Declaration& now, std::size_t end) {
         if (m_classes.empty() && !now.is_empty) m_out.all.push_back(declared(now, end));
         now = {};

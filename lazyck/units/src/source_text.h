@@ -11,8 +11,8 @@
 
 namespace lazyck::units {
 
-// A definition of a function in a preprocessed text. `body` is the place of its `{`, or of the `:`
-// before its member initializers; `end` is the place behind its `}`. An explicit instantiation
+// A definition of a function in a preprocessed text. `body` is the offset of its `{`, or of the `:`
+// before its member initializers; `end` is the offset behind its `}`. An explicit instantiation
 // (`template void f<int>(int);`, also of a class or with `extern`) consists of a body only. What a
 // class declares without defining it has no body: `body` and `end` are both behind its `;`.
 struct Definition {
@@ -38,7 +38,6 @@ struct Definition {
     std::size_t declaration = 0;     // index of the namespace-level declaration that it is, or is part of
 };
 
-// A declaration of any kind in a namespace.
 struct Declared {
     std::vector<std::string_view> names;  // empty if they are not known, as for operators
     std::size_t begin = 0, end = 0;
@@ -46,7 +45,7 @@ struct Declared {
     bool is_enum = false;
     bool is_template = false;
     bool is_own = false;   // it stands in the source itself
-    bool is_made = false;  // the compiler makes code or data of it even if nobody uses it
+    bool is_made = false;  // the compiler makes code or data of it even if it is unused
 };
 
 struct Definitions {

@@ -42,7 +42,6 @@ class Pipe {
 struct Step {
     Words words;
 
-    // Returns the last path component of the program.
     std::string program() const { return words.empty() ? "" : file_name(words[0]); }
     bool has(const std::string& word) const { return units::has(words, word); }
     // Returns the word behind `option`, or an empty string if there is none.
@@ -51,7 +50,6 @@ struct Step {
     void set_input(const std::string& from, const std::string& to) {
         std::replace(words.begin(), words.end(), from, to);
     }
-    // Removes the words that begin with `lead`.
     void remove(std::string_view lead);
 };
 

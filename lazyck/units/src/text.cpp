@@ -93,14 +93,14 @@ namespace {
 
 using TokenTexts = std::vector<std::string_view>;
 
-constexpr std::string_view k_places[] = {"__builtin_LINE", "__builtin_FILE", "__builtin_FILE_NAME", "__builtin_COLUMN",
-                                         "__builtin_source_location"};
+constexpr std::string_view k_location_words[] = {"__builtin_LINE", "__builtin_FILE", "__builtin_FILE_NAME",
+                                                 "__builtin_COLUMN", "__builtin_source_location"};
 
 bool is_one_of(std::string_view token, std::string_view characters) {
     return token.size() == 1 && characters.find(token[0]) != std::string_view::npos;
 }
 
-// Returns the place of the last unmatched `open` before `at`; npos if one of `barriers` comes
+// Returns the offset of the last unmatched `open` before `at`; npos if one of `barriers` comes
 // first.
 std::size_t opening_before(const TokenTexts& tokens, std::size_t at, char open, char close, std::string_view barriers) {
     std::size_t depth = 0;
@@ -131,9 +131,9 @@ bool is_called(const TokenTexts& tokens, std::size_t at) {
     return at < tokens.size() && is_one_of(tokens[at], "(");
 }
 
-// Whether the call of a builtin at `at` is a default argument of a static member function that
-// nobody can call. Its class is then mentioned, outside of itself, only as the target of a
-// reference or a pointer, and nobody calls a member of that name on any object.
+// Whether the call of a builtin at `at` is a default argument of a static member function that no
+// code can call. Its class is then mentioned, outside of itself, only as the target of a reference
+// or a pointer, and no code calls a member of that name on any object.
 bool is_in_vain(const TokenTexts& tokens, std::size_t at) {
     constexpr std::size_t k_none = std::string_view::npos;
     const std::size_t parameters = opening_before(tokens, at, '(', ')', ";{}");
@@ -172,12 +172,13 @@ bool is_raw_string(std::string_view token) { return token.back() == '"' && token
 
 bool tells_lines_apart(std::string_view text) {
     const auto mentions = [&](std::string_view name) { return contains(text, name); };
-    if (!mentions("R\"") && std::none_of(std::begin(k_places), std::end(k_places), mentions)) return false;
+    if (!mentions("R\"") && std::none_of(std::begin(k_location_words), std::end(k_location_words), mentions))
+        return false;
     TokenTexts tokens;
     Tokens reader(text);
     for (Token token; reader.next(token);) tokens.push_back(token.text);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-        if (is_raw_string(tokens[i]) || (has(k_places, tokens[i]) && !is_in_vain(tokens, i))) return true;
+        if (is_raw_string(tokens[i]) || (has(k_location_words, tokens[i]) && !is_in_vain(tokens, i))) return true;
     }
     return false;
 }

@@ -36,7 +36,6 @@ void for_each_line(std::string_view text, const Use& use) {
     }
 }
 
-// Returns the last component of a path.
 inline std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // These tests follow the "C" locale whatever the process's locale is. They are inline because they
@@ -86,7 +85,8 @@ class Tokens {
 std::optional<std::string_view> marked_file(std::string_view line);
 
 // Returns true if the text may observe from which of its lines something was called: by a function
-// that returns a place, or because a raw string may contain what looks like lines of the text.
+// that returns a line or a file, or because a raw string may contain what looks like lines of the
+// text.
 bool tells_lines_apart(std::string_view text);
 
 }  // namespace lazyck::units

@@ -37,8 +37,8 @@ constexpr std::string_view k_in_one_word[] = {"-I", "-D", "-U",
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
-// Whether the compile puts the places in the source (files and lines) into its output.
-bool has_places(const Step& compile) {
+// Whether the compile puts file names and line numbers of the source into its output.
+bool names_locations(const Step& compile) {
     return std::any_of(compile.words.begin(), compile.words.end(), [](const std::string& word) {
         if (begins_with(word, "-g") && !begins_with(word, "-gen")) return true;  // but not -generate-line-info
         for (const char* const part : {"line-info", "lineinfo", "device-debug", "debug-info-kind"}) {
@@ -48,7 +48,7 @@ bool has_places(const Step& compile) {
     });
 }
 
-void make_library_of(const std::string& content, const Library& library, const Job& job,
+void make_library_of(const std::string& content, const Library& library, const Unit& unit,
                      const std::set<std::string>& symbols) {
     std::string text = " .section " + library.section + ",\"a\"\n .p2align " + std::to_string(library.alignment) + "\n";
     for (const std::string& symbol : symbols) {
@@ -56,10 +56,10 @@ void make_library_of(const std::string& content, const Library& library, const J
         text += " .globl " + name + "\n .type " + name + ",%function\n" + name + ":\n";
     }
     text += content + " .section .note.GNU-stack,\"\",%progbits\n";
-    const std::string assembler = job.directory + "/unit.s";
+    const std::string assembler = unit.directory + "/unit.s";
     write_file(assembler, text);
     run({{library.compiler, "-shared", "-nostdlib", "-Wl,--build-id=none", "-x", "assembler", assembler, "-o",
-          job.output}});
+          unit.output}});
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ std::vector<std::string> Kernel::words() const {
     return all;
 }
 
-Material::Material(const Job& job) : m_job(job) { add(LAZYCK_UNITS_DIGEST); }
+Material::Material(const Unit& unit) : m_unit(unit) { add(LAZYCK_UNITS_DIGEST); }
 
 void Material::add(const Words& words) {
     if (!is_asked_for()) return;
@@ -90,7 +90,7 @@ void Material::add(const Words& words) {
     for (std::string word : words) {
         if (is_path) word = file_name(word);
         is_path = word == "--orig_src_path_name";
-        replace_all(word, m_job.directory, "@");
+        replace_all(word, m_unit.directory, "@");
         drop_directory(word);
         m_text += word + '\0';
     }
@@ -98,7 +98,7 @@ void Material::add(const Words& words) {
 }
 
 void Material::drop_directory(std::string& text) const {
-    const std::string directory = m_job.source.substr(0, m_job.source.rfind('/') + 1);
+    const std::string directory = m_unit.source.substr(0, m_unit.source.rfind('/') + 1);
     if (!directory.empty()) replace_all(text, directory, "");
 }
 
@@ -120,9 +120,9 @@ void Material::add_source(std::string_view text, const Step& compile) {
     // where the source is unpacked.
     std::string left(text), kept;
     drop_directory(left);
-    if (has_places(compile) || tells_lines_apart(text)) {
+    if (names_locations(compile) || tells_lines_apart(text)) {
         kept = std::move(left);
-        replace_all(kept, m_job.directory, "@");
+        replace_all(kept, m_unit.directory, "@");
     } else {
         replace_all(left, k_left_out, "");
         for_each_line(left, [&](std::string_view line) {
@@ -144,11 +144,11 @@ void Material::add_ir(std::string_view text) {
 
 void Material::ask() const {
     if (!is_asked_for()) return;
-    write_file(m_job.output + LAZYCK_SUFFIX_TEXT, m_text);
+    write_file(m_unit.output + LAZYCK_SUFFIX_TEXT, m_text);
     constexpr std::string_view k_question = "text\n";
-    if (send(m_job.asker, k_question.data(), k_question.size(), MSG_NOSIGNAL) < 0) return;
+    if (send(m_unit.asker, k_question.data(), k_question.size(), MSG_NOSIGNAL) < 0) return;
     char answer = '\0';
-    if (recv(m_job.asker, &answer, 1, 0) == 1 && answer == 'y') throw Answered{};
+    if (recv(m_unit.asker, &answer, 1, 0) == 1 && answer == 'y') throw Answered{};
 }
 
 std::string quoted(std::string_view text) {
@@ -160,16 +160,18 @@ std::string quoted(std::string_view text) {
     return out + "\"";
 }
 
-void write_cost(const Job& job, const std::string& what) { write_file(job.output + LAZYCK_SUFFIX_COST, what + "\n"); }
-
-void make_library(const Library& library, const Job& job, const std::set<std::string>& symbols,
-                  const std::string& image) {
-    make_library_of(" .incbin " + quoted(image) + "\n", library, job, symbols);
+void write_cost(const Unit& unit, const std::string& what) {
+    write_file(unit.output + LAZYCK_SUFFIX_COST, what + "\n");
 }
 
-void make_refusal(const Library& library, const Job& job, const Kernel& kernel, const std::string& reason) {
-    make_library_of(" .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n", library, job, {kernel.symbol});
-    write_cost(job, LAZYCK_COST_REFUSED " " + std::to_string(cpu_seconds()));
+void make_library(const Library& library, const Unit& unit, const std::set<std::string>& symbols,
+                  const std::string& image) {
+    make_library_of(" .incbin " + quoted(image) + "\n", library, unit, symbols);
+}
+
+void make_refusal(const Library& library, const Unit& unit, const Kernel& kernel, const std::string& reason) {
+    make_library_of(" .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n", library, unit, {kernel.symbol});
+    write_cost(unit, LAZYCK_COST_REFUSED " " + std::to_string(cpu_seconds()));
 }
 
 }  // namespace lazyck::units

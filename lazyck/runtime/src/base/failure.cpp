@@ -45,12 +45,12 @@ constexpr PassingSign k_signs_of_passing[] = {
     {"bus error"},  // a mapped file on a full or broken file system
 };
 
-struct PlaceSign {
+struct StorageSign {
     const char* text;
     int error;
 };
 
-constexpr PlaceSign k_signs_of_place[] = {
+constexpr StorageSign k_storage_signs[] = {
     {"no space left on device", ENOSPC}, {"disk quota exceeded", EDQUOT}, {"input/output error", EIO},
     {"read-only file system", EROFS},    {"file too large", EFBIG},
 };
@@ -64,10 +64,10 @@ constexpr std::size_t k_longest_error_line = 500;
 constexpr char k_undefined[] = "undefined symbol: ";
 
 template <class IsMeant>
-bool says(const std::string& output, IsMeant is_meant) {
+bool matches(const std::string& output, IsMeant is_meant) {
     const std::string text = lower(output);
-    const auto is_said = [&](const PassingSign& s) { return is_meant(s) && text.find(s.text) != std::string::npos; };
-    return std::any_of(std::begin(k_signs_of_passing), std::end(k_signs_of_passing), is_said);
+    const auto is_found = [&](const PassingSign& s) { return is_meant(s) && text.find(s.text) != std::string::npos; };
+    return std::any_of(std::begin(k_signs_of_passing), std::end(k_signs_of_passing), is_found);
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ void fail_system(const std::string& what, int error) {
     throw SystemFailure("lazyck: " + what + ": " + system_text(error), {}, error);
 }
 
-bool is_of_place(int error) {
+bool is_storage_error(int error) {
     switch (error) {
         case 0:
         case EINTR:
@@ -95,17 +95,17 @@ bool is_final(const CommandEnd& end) {
     if (end.output.find_first_not_of(" \t\r\n") == std::string::npos) return false;
     const auto is_passed_on = [&](int signal) { return end.status == k_passed_on + signal; };
     if (std::any_of(std::begin(k_passed_on_signals), std::end(k_passed_on_signals), is_passed_on)) return false;
-    return place_error_in(end.output) == 0 && !says(end.output, [](const PassingSign&) { return true; });
+    return storage_error_in(end.output) == 0 && !matches(end.output, [](const PassingSign&) { return true; });
 }
 
 bool is_of_memory(const CommandEnd& end) {
     if (end.signal == SIGKILL || (end.has_exited && end.status == k_passed_on + SIGKILL)) return true;
-    return says(end.output, [](const PassingSign& sign) { return sign.is_of_memory; });
+    return matches(end.output, [](const PassingSign& sign) { return sign.is_of_memory; });
 }
 
-int place_error_in(const std::string& output) {
+int storage_error_in(const std::string& output) {
     const std::string text = lower(output);
-    for (const PlaceSign& sign : k_signs_of_place) {
+    for (const StorageSign& sign : k_storage_signs) {
         if (text.find(sign.text) != std::string::npos) return sign.error;
     }
     return 0;

@@ -1,6 +1,6 @@
 // Throws the runtime's one exception, of one of several kinds. Users see lazyck::CompileError only.
-// The kinds below it tell the runtime whether to try again in another place, or never. After any
-// other failure, the next call tries again.
+// The kinds below it tell the runtime whether to try again in another directory, or never. After
+// any other failure, the next call tries again.
 #pragma once
 
 #include <string>
@@ -25,7 +25,6 @@ struct OutOfMemory : CompileError {
     using CompileError::CompileError;
 };
 
-// A system call failed.
 class SystemFailure : public CompileError {
  public:
     SystemFailure(const std::string& message, const FailureParts& parts, int error)
@@ -47,7 +46,7 @@ template <typename Kind = CompileError>
 
 // Returns whether `error` is a fault of the directory that was written to, so that another one may
 // do. A lack of this process's memory or descriptors is not.
-bool is_of_place(int error);
+bool is_storage_error(int error);
 
 // How a command that did not succeed ended.
 struct CommandEnd {
@@ -57,8 +56,8 @@ struct CommandEnd {
     std::string output;
 };
 
-// Returns whether the compiler ran to its end and refused the code by itself: nobody killed it or a
-// part of it, and it lacked no memory, disk space or descriptor. Without any output it did not
+// Returns whether the compiler ran to its end and refused the code by itself: no signal killed it
+// or a part of it, and it lacked no memory, disk space or descriptor. Without any output it did not
 // refuse anything. In doubt, the failure counts as temporary: a mistake then costs a compile, and
 // otherwise a result.
 bool is_final(const CommandEnd& end);
@@ -69,13 +68,12 @@ bool is_of_memory(const CommandEnd& end);
 
 // Returns the errno value for the full, read-only or broken file system that `output`, a
 // compiler's, complains about, or 0.
-int place_error_in(const std::string& output);
+int storage_error_in(const std::string& output);
 
 // Returns the line of a compiler's output that tells a reader what is wrong. The driver's own
 // complaint about its linker does not.
 std::string first_error(const std::string& output);
 
-// Returns the name of the host, for messages.
 std::string host_name();
 
 // Returns "name(parameters) [mangled]", or `symbol` unchanged if it is not a mangled C++ name.

@@ -264,21 +264,21 @@ std::string decimal(double value, int digits) {
 std::optional<double> take_number(std::string_view& text) {
     skip_blanks(text);
     std::string_view rest = text;
-    double value = 0, unit = 1;
+    double value = 0, scale = 1;
     bool has_digits = false, is_behind = false;
     while (!rest.empty() && (is_digit(rest[0]) || (rest[0] == '.' && !is_behind))) {
         if (rest[0] == '.') {
             is_behind = true;
         } else {
             value = 10 * value + (rest[0] - '0');
-            if (is_behind) unit *= 10;
+            if (is_behind) scale *= 10;
             has_digits = true;
         }
         rest.remove_prefix(1);
     }
-    if (!has_digits || !std::isfinite(value) || !std::isfinite(unit)) return std::nullopt;
+    if (!has_digits || !std::isfinite(value) || !std::isfinite(scale)) return std::nullopt;
     text = rest;
-    return value / unit;
+    return value / scale;
 }
 
 std::optional<long> take_integer(std::string_view& text) {

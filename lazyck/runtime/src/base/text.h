@@ -97,7 +97,7 @@ std::string signal_text(int signal);
 // Returns the seconds since 1970.
 double now_seconds();
 
-// Returns the seconds since then, by a clock that nobody sets.
+// Returns the seconds since then, by a clock that cannot be set.
 double seconds_since(std::chrono::steady_clock::time_point then);
 
 // Returns `seconds` since 1970 as "2026-11-23 06:22:18 UTC". The C library's functions would read

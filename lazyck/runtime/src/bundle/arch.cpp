@@ -71,12 +71,12 @@ std::string remembered_arch(const GpuRuntime& gpu, int device, Ask ask) {
 
 // Returns the name that the properties of `device` give to its arch.
 std::string named_arch(const GpuRuntime& gpu, int device) {
-    const auto place = static_cast<std::size_t>(gpu.arch_at);
+    const auto offset = static_cast<std::size_t>(gpu.arch_at);
     std::string properties(k_properties_room, '\0');
     const auto get = function<GetProperties, &GpuRuntime::properties>(gpu, gpu.libraries);
     if (get != nullptr) {
         if (get(properties.data(), device) != 0) return "";
-        const std::string arch = arch_in(properties, place, gpu.arch_mark);
+        const std::string arch = arch_in(properties, offset, gpu.arch_mark);
         if (!arch.empty()) return arch;
     } else {
         const auto get_old = function<GetProperties, &GpuRuntime::older_properties>(gpu, gpu.libraries);

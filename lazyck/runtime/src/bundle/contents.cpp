@@ -45,10 +45,10 @@ std::string Contents::find_fault(const std::string& root, const ManifestView& ma
     std::unordered_set<std::string> listed;
     for (std::size_t i = 1; i < records.size(); ++i) {
         if (records[i].size() < k_sha256_digits + 2) continue;
-        const std::string place = records[i].substr(k_sha256_digits + 1);
-        listed.insert(place);
-        if (of_other_blobs.count(place) != 0) continue;
-        const std::string fault = fault_of(root + "/" + place, records[i].substr(0, k_sha256_digits), is_again);
+        const std::string name = records[i].substr(k_sha256_digits + 1);
+        listed.insert(name);
+        if (of_other_blobs.count(name) != 0) continue;
+        const std::string fault = fault_of(root + "/" + name, records[i].substr(0, k_sha256_digits), is_again);
         if (!fault.empty()) return fault;
     }
     // A compiler may read a header that was added in one directory instead of the header of that
@@ -56,8 +56,8 @@ std::string Contents::find_fault(const std::string& root, const ManifestView& ma
     const std::string tree = std::string(manifest.library()) + "/tree";
     std::string foreign;
     for_each_below(root + "/" + tree, [&](const std::string& path, bool is_directory) {
-        const std::string place = tree + "/" + path;
-        if (!is_directory && foreign.empty() && listed.count(place) == 0) foreign = root + "/" + place;
+        const std::string name = tree + "/" + path;
+        if (!is_directory && foreign.empty() && listed.count(name) == 0) foreign = root + "/" + name;
     });
     return foreign.empty() ? "" : "'" + foreign + "' was not there";
 }

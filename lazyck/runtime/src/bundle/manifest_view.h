@@ -136,7 +136,6 @@ class ManifestView {
     std::shared_ptr<const std::vector<PartRow>> m_parts;  // null: the rows are the manifest's own
 };
 
-// The row of a manifest that describes a blob.
 struct ManifestRow {
     const ManifestView& manifest;
     std::uint32_t index;

@@ -12,7 +12,6 @@ namespace lazyck::rt {
 
 namespace {
 
-// Replaces placeholders by their values.
 std::string expand(std::string_view word,
                    std::initializer_list<std::pair<std::string_view, std::string_view>> replacements) {
     std::string out;

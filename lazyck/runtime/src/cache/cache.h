@@ -1,4 +1,4 @@
-// Knows where entries lie, and checks whether the place can be trusted.
+// Knows where entries are, and checks whether those directories can be trusted.
 #pragma once
 
 #include <sys/types.h>
@@ -56,7 +56,6 @@ class Cache {
     // by its path. Returns an empty descriptor and sets errno like open(2). Throws CompileError if
     // others could write to any of these directories: code from there would be loaded and run.
     UniqueFd open_directory(const EntryKey& key);
-    // Returns the file name of the entry in that directory.
     static std::string file_name(const EntryKey& key);
     std::string log_path(const EntryKey& key);
     // Returns the path of the history of events (see events.cpp).
@@ -64,11 +63,10 @@ class Cache {
     bool is_tier() const { return m_is_tier; }
     std::string lock_path(const EntryKey& key) const;
     std::string staging_prefix(const EntryKey& key) const;
-    // Returns the record of what compiling took.
     Costs costs(const EntryKey& key) const;
-    // Returns the record of what compiling parts of `blob`, and of the library's other blobs, took.
+    // Returns what compiling parts of `blob`, and of the library's other blobs, took.
     ByKernel by_kernel(const std::string& library, const std::string& blob) const;
-    // Returns the directory of this host's job permits.
+    // Returns the directory of this host's compile permits.
     std::string permits_dir() const;
 
     // Makes the directory `name` below the root, and those for locks and staging. Returns its path.

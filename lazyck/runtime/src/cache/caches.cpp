@@ -1,7 +1,7 @@
 // Where the user's own cache cannot be written (read-only, full, no home), a call must still work.
-// The next places are $XDG_RUNTIME_DIR/<name>, which later processes find too, and then a new
-// directory in $TMPDIR, /tmp, /var/tmp or /dev/shm. That directory's name is unpredictable, so
-// nobody can have prepared it.
+// The next ones are $XDG_RUNTIME_DIR/<name>, which later processes find too, and then a new
+// directory in $TMPDIR, /tmp, /var/tmp or /dev/shm. That directory's name is unpredictable, so no
+// other user can have prepared it.
 #include "cache/caches.h"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ std::string first_line_of(const std::exception& e) {
 
 Caches::Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers,
                std::function<std::vector<Pack>()> find_packs)
-    : m_name(std::move(name)), m_find_packs(std::move(find_packs)), m_places(m_name) {
+    : m_name(std::move(name)), m_find_packs(std::move(find_packs)), m_directories(m_name) {
     std::string root = given;
     if (root.empty()) {
         try {
@@ -86,7 +86,7 @@ const std::vector<Pack>& Caches::packs() {
 std::vector<std::shared_ptr<Cache>> Caches::to_read() {
     const std::lock_guard<std::mutex> guard(m_mutex);
     std::vector<std::shared_ptr<Cache>> all = m_used;
-    // A private place may hold what was compiled before the user's own place was tried again.
+    // A private cache may hold what was compiled before the user's own was tried again.
     for (const auto& cache : m_private) {
         if (std::find(all.begin(), all.end(), cache) == all.end()) all.push_back(cache);
     }
@@ -103,7 +103,7 @@ std::shared_ptr<Cache> Caches::to_write() {
         fail("lazyck: " + m_no_own + ", and there is no other place for compiled blobs; " + k_remedy);
     }
     m_used.push_back(next);
-    say(Level::warn, m_no_own + "; compiled blobs go to '" + next->root() + "' for now");
+    log_message(Level::warn, m_no_own + "; compiled blobs go to '" + next->root() + "' for now");
     return next;
 }
 
@@ -118,19 +118,20 @@ void Caches::pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure&
     }
     m_used.push_back(next);
     const bool is_private = std::find(m_private.begin(), m_private.end(), next) != m_private.end();
-    say(Level::warn, "cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
-                         "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
-                         (is_private ? ", which others do not see" : "") + "; to keep them, fix that or " + k_remedy);
+    log_message(Level::warn, "cannot write to the cache '" + cache->root() + "' (" + system_text(reason.error()) +
+                                 "); compiled blobs go to '" + next->root() + "' instead, until this process ends" +
+                                 (is_private ? ", which others do not see" : "") + "; to keep them, fix that or " +
+                                 k_remedy);
 }
 
-void Caches::forget_bad_places() {
+void Caches::retry_own_cache() {
     const std::lock_guard<std::mutex> guard(m_mutex);
     begin_again();
 }
 
 void Caches::close() {
     const std::lock_guard<std::mutex> guard(m_mutex);
-    m_places.close();
+    m_directories.close();
 }
 
 void Caches::begin_again() {
@@ -140,7 +141,7 @@ void Caches::begin_again() {
 }
 
 std::shared_ptr<Cache> Caches::next_stand_in() {
-    const Strings parents = PrivatePlaces::parents();
+    const Strings parents = PrivateDirectories::parents();
     if (m_next == 0) {
         ++m_next;
         if (const auto session = session_cache(m_name)) return session;
@@ -149,7 +150,7 @@ std::shared_ptr<Cache> Caches::next_stand_in() {
         const std::string& parent = parents[m_next - 1];
         ++m_next;
         if (m_next > 2 && parent == parents[0]) continue;
-        const std::string root = m_places.below(parent);
+        const std::string root = m_directories.below(parent);
         if (root.empty()) continue;
         for (const auto& cache : m_private) {
             if (cache->root() == root) return cache;

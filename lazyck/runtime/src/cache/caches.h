@@ -1,5 +1,4 @@
-// The caches of one process: the user's own, and the places that are used where it cannot be
-// written.
+// The caches of one process: the user's own, and those that are used where it cannot be written.
 #pragma once
 
 #include <exception>
@@ -29,7 +28,7 @@ class Caches {
     Caches(const std::string& given, const std::string& parent, std::string name, const Strings& tiers,
            std::function<std::vector<Pack>()> find_packs);
 
-    // Returns the user's own cache. Throws CompileError if there is no place for it.
+    // Returns the user's own cache. Throws CompileError if there is no directory for it.
     std::shared_ptr<Cache> own();
 
     // Calls `look` with each cache until it returns true, and returns whether it did. The order is:
@@ -46,15 +45,15 @@ class Caches {
     // Returns the cache to compile into. Throws CompileError if there is none.
     std::shared_ptr<Cache> to_write();
 
-    // Replaces `cache`, where writing failed, with another place for all later writes, and says so.
-    // Throws CompileError if there is no other place; the next call then starts again with the
-    // user's own cache.
+    // Replaces `cache`, where writing failed, with another one for all later writes, and warns.
+    // Throws CompileError if there is no other one; the next call then starts again with the user's
+    // own cache.
     void pass_over(const std::shared_ptr<Cache>& cache, const SystemFailure& reason);
 
-    // Makes the next compile try the user's own place again.
-    void forget_bad_places();
+    // Makes the next compile try the user's own cache again.
+    void retry_own_cache();
 
-    // Removes, at the end of the process, the places that were made for it alone, unless a child
+    // Removes, at the end of the process, the caches that were made for it alone, unless a child
     // made by fork still uses them.
     void close();
 
@@ -63,7 +62,7 @@ class Caches {
     void begin_again();
 
     std::string m_name;
-    std::string m_no_own;  // why there is no place for the user's own cache
+    std::string m_no_own;  // why the user's own cache cannot be used
     std::mutex m_mutex;
     std::shared_ptr<Cache> m_own;
     std::vector<std::shared_ptr<Cache>> m_tiers;
@@ -71,8 +70,8 @@ class Caches {
     std::optional<std::vector<Pack>> m_packs;  // empty: not searched for yet
     std::vector<std::shared_ptr<Cache>> m_packed;
     std::vector<std::shared_ptr<Cache>> m_used;  // the last one is written; empty only without m_own
-    PrivatePlaces m_places;
-    std::vector<std::shared_ptr<Cache>> m_private;  // in these places, for all of the process's life
+    PrivateDirectories m_directories;
+    std::vector<std::shared_ptr<Cache>> m_private;  // in these directories, for all of the process's life
     std::size_t m_next = 0;                         // the next stand-in
 };
 

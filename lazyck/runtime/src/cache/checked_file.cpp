@@ -1,6 +1,6 @@
 // The loader is given "/proc/<pid>/fd/<n>", which the kernel resolves to the open file itself. It
 // is not given /proc/self, because a debugger, which opens what is being loaded, would open a
-// descriptor of its own, and would wait for ever if that is a pipe.
+// descriptor of its own, and would never return if that is a pipe.
 //
 // The loader takes two objects of one name for one object before it looks at the files, and
 // descriptor numbers are used again. So the name also spells the file's identity, in a way that the
@@ -98,11 +98,11 @@ void* open_library(const Strings& before, const std::string& name, std::string& 
 }
 
 UniqueFd NamedCopies::copy(int fd) {
-    for (const std::string& parent : PrivatePlaces::parents()) {
+    for (const std::string& parent : PrivateDirectories::parents()) {
         std::string path;
         {
             const std::lock_guard<std::mutex> guard(m_mutex);
-            path = m_places.below(
+            path = m_directories.below(
                 parent, [&](int directory) { return !has_blank(parent) && reason_to_copy(directory).empty(); });
             if (path.empty()) continue;
             path += "/" + std::to_string(++m_count) + ".so";
@@ -116,7 +116,7 @@ UniqueFd NamedCopies::copy(int fd) {
 
 void NamedCopies::close() {
     const std::lock_guard<std::mutex> guard(m_mutex);
-    m_places.close();
+    m_directories.close();
 }
 
 CheckedFile::CheckedFile(UniqueFd file, std::string path, const struct stat& status)

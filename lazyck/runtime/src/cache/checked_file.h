@@ -29,7 +29,7 @@ void* open_library(const Strings& before, const std::string& name, std::string& 
 class NamedCopies {
  public:
     // The directories of the copies are named after `name`.
-    explicit NamedCopies(std::string name) : m_places(std::move(name)) {}
+    explicit NamedCopies(std::string name) : m_directories(std::move(name)) {}
 
     // Returns a copy of the file `fd` in a directory of this process alone. The directory is on a
     // file system that code may be mapped from, and its path has no blank. The copy keeps its name
@@ -42,7 +42,7 @@ class NamedCopies {
 
  private:
     std::mutex m_mutex;
-    PrivatePlaces m_places;
+    PrivateDirectories m_directories;
     unsigned m_count = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace lazyck::rt {
 
-void pass_over(const std::string& path, const std::string& reason) { say_once(path, reason + "; skipped"); }
+void pass_over(const std::string& path, const std::string& reason) { log_once(path, reason + "; skipped"); }
 
 Directory Directory::open(const std::string& path) {
     UniqueFd fd = open_trusted_at(AT_FDCWD, path, path);

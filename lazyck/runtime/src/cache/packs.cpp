@@ -55,7 +55,8 @@ std::optional<Site> site_above(const std::string& file) {
     }
 }
 
-// Returns whether `name` is one plain directory below the site: a place elsewhere is never a pack.
+// Returns whether `name` is one plain directory below the site: a directory elsewhere is never a
+// pack.
 bool is_module(const std::string& name) {
     return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -100,9 +101,9 @@ std::string installed_version(const Site& site, const std::string& name) {
 }
 
 // Reads the pack in the directory `module`. The result is empty if it is no pack for a library at
-// `place` (below the site) or of the manifest's build: other packages may have a library of the
+// `relative` (to the site) or of the manifest's build: other packages may have a library of the
 // same name. Throws CompileError if others could write to the directory.
-std::optional<Pack> read_pack(const Site& site, const std::string& module, const std::string& place,
+std::optional<Pack> read_pack(const Site& site, const std::string& module, const std::string& relative,
                               const std::string& digest) {
     const Directory directory = Directory::open(site.path + "/" + module);
     const std::optional<Directory> inner = directory.find("lazyck");
@@ -136,7 +137,7 @@ std::optional<Pack> read_pack(const Site& site, const std::string& module, const
         } else if (kind == "library" && one == digest) {
             pack.digest = one;
             pack.is_for_this_build = true;
-        } else if (kind == "library" && other == place && !pack.is_for_this_build) {
+        } else if (kind == "library" && other == relative && !pack.is_for_this_build) {
             pack.digest = one;
         }
     }
@@ -172,7 +173,7 @@ std::vector<Pack> find_packs(const std::string& library, const ManifestView& man
     const std::unique_ptr<char, decltype(&std::free)> real(realpath(library.c_str(), nullptr), &std::free);
     const std::optional<Site> site = real ? site_above(real.get()) : std::nullopt;
     if (!site) return packs;
-    const std::string place = std::string(real.get()).substr(site->path.size() + (site->path == "/" ? 0 : 1));
+    const std::string relative = std::string(real.get()).substr(site->path.size() + (site->path == "/" ? 0 : 1));
     std::set<std::string> modules;
     for (const std::string& info : site->infos) {
         const UniqueFd file = open_at(site->fd.get(), info + "/entry_points.txt", O_RDONLY | O_NONBLOCK);
@@ -181,7 +182,7 @@ std::vector<Pack> find_packs(const std::string& library, const ManifestView& man
     }
     for (const std::string& module : modules) {
         try {
-            if (auto pack = read_pack(*site, module, place, manifest.digest())) packs.push_back(std::move(*pack));
+            if (auto pack = read_pack(*site, module, relative, manifest.digest())) packs.push_back(std::move(*pack));
         } catch (const CompileError& e) {
             pass_over(site->path + "/" + module, e.what());
         }

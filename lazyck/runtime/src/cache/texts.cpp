@@ -43,9 +43,9 @@ EntryKey key_of_text(const EntryKey& key, const Digest& text) {
 }
 
 UniqueFd find_text(const Cache& cache, const EntryKey& text, const Strings& symbols) {
-    const std::string place = cache.root() + "/" + k_texts;
-    if (!is_directory(place)) return UniqueFd();
-    const UniqueFd directory = open_trusted_directory(place, k_depth_of_texts);
+    const std::string texts = cache.root() + "/" + k_texts;
+    if (!is_directory(texts)) return UniqueFd();
+    const UniqueFd directory = open_trusted_directory(texts, k_depth_of_texts);
     const std::string entry = entry_in(directory.get(), text.id().hex());
     if (entry.empty()) return UniqueFd();
     const std::string path = cache.root() + "/" LAZYCK_CACHE_VERSION "/" + entry;
@@ -56,10 +56,10 @@ UniqueFd find_text(const Cache& cache, const EntryKey& text, const Strings& symb
 }
 
 void keep_text(const Cache& cache, const EntryKey& text, const EntryKey& key) {
-    const std::string place = cache.root() + "/" + k_texts;
-    if (mkdir(place.c_str(), 0700) != 0 && errno != EEXIST) return;
+    const std::string path = cache.root() + "/" + k_texts;
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return;
     try {
-        const UniqueFd directory = open_trusted_directory(place, k_depth_of_texts);
+        const UniqueFd directory = open_trusted_directory(path, k_depth_of_texts);
         const std::string name = text.id().hex(), own = owned_prefix("." + name);
         const UniqueFd fd = open_own_at(directory.get(), own, O_WRONLY | O_CREAT | O_TRUNC);
         if (fd && write_all(fd.get(), Cache::entry_name(key)))
@@ -67,7 +67,7 @@ void keep_text(const Cache& cache, const EntryKey& text, const EntryKey& key) {
         else
             unlinkat(directory.get(), own.c_str(), 0);
     } catch (const CompileError& e) {
-        say_once(place, e.what());
+        log_once(path, e.what());
     }
 }
 

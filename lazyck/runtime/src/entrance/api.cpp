@@ -84,7 +84,7 @@ void fill(T* to, Make make) {
 
 // Returns a job for what `rows` returns, or null after it kept the text of the exception.
 template <typename Rows>
-lazyck_job* begin_job(unsigned workers, Rows rows) {
+lazyck_job* begin_prefetch(unsigned workers, Rows rows) {
     lazyck_job* job = nullptr;
     guarded([&] {
         Library& library = Library::get();
@@ -94,7 +94,7 @@ lazyck_job* begin_job(unsigned workers, Rows rows) {
 }
 
 int clear_failures(Core& core) {
-    core.store.caches(core.blobs.manifest())->forget_bad_places();
+    core.store.caches(core.blobs.manifest())->retry_own_cache();
     int count = 0;
     const std::lock_guard<std::mutex> guard(core.states.mutex);
     for (auto& state : core.states.all) {
@@ -198,7 +198,7 @@ LAZYCK_EXPORT int lazyck_drain(double seconds) {
 }
 
 LAZYCK_EXPORT int lazyck_record(const char* path) {
-    return guarded([=] { Library::get().core.recorder.record(path == nullptr ? "" : path); });
+    return guarded([=] { Library::get().core.recorder.start(path == nullptr ? "" : path); });
 }
 
 LAZYCK_EXPORT int lazyck_speculate(const char* profile) {
@@ -206,11 +206,11 @@ LAZYCK_EXPORT int lazyck_speculate(const char* profile) {
 }
 
 LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers) {
-    return begin_job(workers, [=](const Blobs& all) { return rows_of_names(all, {blobs, blobs + count}); });
+    return begin_prefetch(workers, [=](const Blobs& all) { return rows_of_names(all, {blobs, blobs + count}); });
 }
 
 LAZYCK_EXPORT lazyck_job* lazyck_job_replay(const char* profile, unsigned workers) {
-    return begin_job(workers, [=](const Blobs& all) {
+    return begin_prefetch(workers, [=](const Blobs& all) {
         return read_profile(profile == nullptr ? "" : profile, all.manifest().library());
     });
 }

@@ -74,10 +74,10 @@ class WorkStack {
             if (m_bottom != nullptr) return;
         }
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
-        void* const place = mmap(nullptr, k_stack_guard + k_stack_room, PROT_READ | PROT_WRITE, flags, -1, 0);
-        if (place == MAP_FAILED) return;
-        mprotect(place, k_stack_guard, PROT_NONE);
-        m_bottom = static_cast<char*>(place) + k_stack_guard;
+        void* const pages = mmap(nullptr, k_stack_guard + k_stack_room, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (pages == MAP_FAILED) return;
+        mprotect(pages, k_stack_guard, PROT_NONE);
+        m_bottom = static_cast<char*>(pages) + k_stack_guard;
     }
     WorkStack(const WorkStack&) = delete;
     WorkStack& operator=(const WorkStack&) = delete;

@@ -56,7 +56,6 @@ constexpr char k_usage[] =
     "  removes the least recently used entries; a JSON line for each removed entry, and one with the sums.\n"
     "  FILE lists the paths of the entries, or of the directories of entries, that may go, one per line\n";
 
-// Returns a JSON line with these members.
 std::string row(const std::vector<std::pair<const char*, std::string>>& members) {
     JsonObject line;
     for (const auto& [name, literal] : members) line.add(name, literal);
@@ -75,7 +74,6 @@ struct ToolOptions {
     bool has_blobs = false;
 };
 
-// Throws CompileError with the usage.
 ToolOptions parse_options(int argc, char** argv) {
     ToolOptions options;
     if (argc < 2) fail(k_usage);
@@ -142,7 +140,7 @@ class ToolSource {
     const ManifestView& manifest() const { return m_manifest; }
 
     // `library` is the path of the library that a file of its own is for, if that is known.
-    Places places(const Config& config, std::string library) const {
+    LibraryPaths paths(const Config& config, std::string library) const {
         if (m_is_library || !library.empty()) {
             library = library.empty() ? m_path : absolute(library);
             return {library, bundle_roots(config.root, m_manifest.root(), library)};
@@ -292,7 +290,7 @@ int compile(Store& store, const std::vector<Chosen>& blobs, bool is_again) {
 // Compiles the one blob and leaves what is known of it for the compile service.
 int make(const ActionCache& cache, Store& store, const Chosen& blob) {
     check_compiler(blob.manifest->recipe(blob.at().blob().recipe),
-                   store.places.roots.empty() ? "" : store.places.roots[0]);
+                   store.paths.roots.empty() ? "" : store.paths.roots[0]);
     const int status = compile(store, {blob}, false);
     std::string path;
     store.is_cached(blob.at(), blob.archs, path);
@@ -310,9 +308,9 @@ int run(const ToolOptions& options) {
     std::optional<ActionCache> action;
     if (options.verb == LAZYCK_RT_MAKE) action.emplace(config);
     const ManifestView& manifest = source.manifest();
-    const Places places = source.places(config, options.library);
-    if (options.verb == LAZYCK_RT_PACKS) return list_packs(places.library, manifest);
-    Store store(config, places);
+    const LibraryPaths paths = source.paths(config, options.library);
+    if (options.verb == LAZYCK_RT_PACKS) return list_packs(paths.library, manifest);
+    Store store(config, paths);
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, LAZYCK_OPTION_ARCH);
     Choice choice(manifest, store, asked, options.verb == LAZYCK_RT_COMPILE || options.verb == LAZYCK_RT_MAKE);
     const std::vector<Chosen> blobs = choice.entries(options);

@@ -27,9 +27,9 @@ namespace lazyck::rt {
 namespace {
 
 // The service may read what is made as another user.
-void move_to(const char* place, const std::string& path, mode_t mode) {
-    if (std::rename(path.c_str(), place) == 0 ? chmod(place, mode) != 0 : errno != ENOENT)
-        fail_system("cannot make '" + std::string(place) + "'", errno);
+void move_to(const char* target, const std::string& path, mode_t mode) {
+    if (std::rename(path.c_str(), target) == 0 ? chmod(target, mode) != 0 : errno != ENOENT)
+        fail_system("cannot make '" + std::string(target) + "'", errno);
 }
 
 constexpr double k_version_seconds = 60;
@@ -37,8 +37,8 @@ constexpr std::size_t k_longest_version = 64 << 10;
 
 #define NUMBER "([0-9][A-Za-z0-9_.]*)"
 
-// Lines of `--version` that tell places or dates rather than a compiler.
-constexpr char k_places[] =
+// Lines of `--version` that tell paths or dates rather than a compiler.
+constexpr char k_paths_or_dates[] =
     "^(InstalledDir|Configured with|COLLECT_|Configuration file|Built on)|(^|[[:space:]:=])/[^[:space:]]";
 
 // What tells the kind of a compiler. The last group is its version number.
@@ -54,10 +54,10 @@ constexpr const char* k_kinds[][2] = {
 // first match holds.
 bool finds(const std::string& text, const char* pattern, int flags, std::string& group) {
     regex_t regex;
-    std::array<regmatch_t, 3> places;
+    std::array<regmatch_t, 3> groups;
     if (regcomp(&regex, pattern, REG_EXTENDED | flags) != 0) fail("lazyck-rt: no memory for a regular expression");
-    const bool is_found = regexec(&regex, text.c_str(), places.size(), places.data(), 0) == 0;
-    const regmatch_t& last = places[regex.re_nsub];
+    const bool is_found = regexec(&regex, text.c_str(), groups.size(), groups.data(), 0) == 0;
+    const regmatch_t& last = groups[regex.re_nsub];
     if (is_found && last.rm_so >= 0) group = text.substr(last.rm_so, last.rm_eo - last.rm_so);
     regfree(&regex);
     return is_found;
@@ -114,7 +114,7 @@ std::string identity_in(std::string_view version_text) {
         const std::size_t begin = line.find_first_not_of(k_white);
         if (begin == std::string::npos) continue;
         kept.push_back(line.substr(begin, line.find_last_not_of(k_white) + 1 - begin));
-        if (finds(kept.back(), k_places, REG_ICASE, number)) kept.pop_back();
+        if (finds(kept.back(), k_paths_or_dates, REG_ICASE, number)) kept.pop_back();
     }
     std::string text = join(kept, "\n");
     const auto* const kind = std::find_if(std::begin(k_kinds), std::end(k_kinds),
@@ -154,7 +154,7 @@ ActionCache::ActionCache(Config& config) {
     config.jit = Jit::on;
     // The service decides how many actions a machine runs at a time.
     config.mem_per_job_kib = 0;
-    config.record.clear();
+    config.profile.clear();
     config.trace.clear();
 }
 

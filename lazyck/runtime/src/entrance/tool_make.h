@@ -27,7 +27,6 @@ class ActionCache {
     explicit ActionCache(Config& config);
     ActionCache(const ActionCache&) = delete;
     ActionCache& operator=(const ActionCache&) = delete;
-    // Removes the cache.
     ~ActionCache();
 
     // Puts what there is of an entry at `path` in the cache, its log and its cost into `made`.

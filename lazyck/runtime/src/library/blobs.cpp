@@ -29,7 +29,7 @@ ManifestRow Blobs::row(BlobId blob) const {
     if (part == 0) return {m_manifest, own};
     const auto make = [&] { return m_manifest.parts(own, {}); };
     Parts& all = parts(own);
-    // Whoever has the number of a part with device code has made all rows already.
+    // The number of a part with device code comes from these rows, so they exist.
     return {part - 1 == ManifestView::k_host_unit ? all.plain.get(make) : all.full.get(make), part - 1};
 }
 
@@ -96,15 +96,15 @@ std::vector<Wanted> Blobs::wanted_here(const std::vector<BlobId>& blobs) const {
     std::map<std::pair<const ManifestView*, std::uint32_t>, std::shared_ptr<const Strings>> known;  // by recipe
     for (const BlobId blob : blobs) {
         const ManifestRow at = row(blob);
-        const auto place = known.try_emplace({&at.manifest, at.blob().recipe});
-        if (place.second) {
+        const auto [row, is_new] = known.try_emplace({&at.manifest, at.blob().recipe});
+        if (is_new) {
             try {
-                place.first->second = std::make_shared<const Strings>(archs_here(blob));
+                row->second = std::make_shared<const Strings>(archs_here(blob));
             } catch (const CompileError&) {
-                // No arch can be determined, as whoever makes the blob ready will find out, too.
+                // No arch can be determined. The thread that makes the blob ready reports it.
             }
         }
-        all.push_back({blob, place.first->second, false, "", ""});
+        all.push_back({blob, row->second, false, "", ""});
     }
     return all;
 }

@@ -64,7 +64,6 @@ class Blobs {
     std::uint32_t count() const { return m_manifest.blob_count(); }
     // Returns the name of the blob number `index`, or nullptr if there is none.
     const char* name(BlobId index) const;
-    // Returns the blob of this name, if there is one.
     std::optional<BlobId> find(std::string_view name) const;
 
     static BlobId part_of(BlobId blob, std::uint32_t part) { return blob | (BlobId{part} + 1) << 32; }

@@ -67,16 +67,16 @@ void store_slots(const ManifestRow& at, const std::vector<void*>& functions) {
         lazyck_slots[blob.first_symbol + i].store(functions[i], std::memory_order_release);
 }
 
-void Recorder::record(const std::string& path) {
+void ProfileRecorder::start(const std::string& path) {
     finish();
-    const std::string record = path.empty() ? "" : absolute(path);
+    const std::string profile = path.empty() ? "" : absolute(path);
     bool is_sampled;
     {
         const std::lock_guard<std::mutex> guard(m_states.mutex);
-        m_record = record;
+        m_profile = profile;
         m_order = 0;
         for (auto& each : m_states.all) each.second.order = 0;
-        if (m_record.empty()) return;
+        if (m_profile.empty()) return;
         sample();
         is_sampled = std::exchange(m_is_sampled, true);
     }
@@ -92,29 +92,29 @@ void Recorder::record(const std::string& path) {
         }
     };
     if (start_thread(work)) return;
-    say(Level::warn,
-        "cannot start a thread: the record '" + record + "' says which blobs are called, but not how often");
+    log_message(Level::warn,
+                "cannot start a thread: the profile '" + profile + "' says which blobs are called, but not how often");
     const std::lock_guard<std::mutex> guard(m_states.mutex);
     m_is_sampled = false;
 }
 
 // The caller must hold the mutex.
-void Recorder::sample() {
+void ProfileRecorder::sample() {
     for (const auto& each : m_states.all) {
         if (!each.second.is_loaded) continue;
         store_slots(m_blobs.row(each.first), each.second.lazy);
     }
 }
 
-std::optional<FirstCall> Recorder::count_call(BlobId blob, BlobState& state) {
+std::optional<FirstCall> ProfileRecorder::count_call(BlobId blob, BlobState& state) {
     if (!is_recording()) return std::nullopt;
     ++state.calls;
     if (state.order != 0) return std::nullopt;
     state.order = ++m_order;
-    return FirstCall{m_record, profile_row(blob, state)};
+    return FirstCall{m_profile, profile_row(blob, state)};
 }
 
-ProfileRow Recorder::profile_row(BlobId blob, const BlobState& state) const {
+ProfileRow ProfileRecorder::profile_row(BlobId blob, const BlobState& state) const {
     const ManifestRow at = m_blobs.row(blob);
     ProfileRow row;
     row.blob = at.blob().name;
@@ -130,13 +130,13 @@ ProfileRow Recorder::profile_row(BlobId blob, const BlobState& state) const {
     return row;
 }
 
-void Recorder::finish() {
+void ProfileRecorder::finish() {
     std::vector<ProfileRow> rows;
     std::string path;
     {
         const std::lock_guard<std::mutex> guard(m_states.mutex);
         if (!is_recording()) return;
-        path = m_record;
+        path = m_profile;
         for (auto& each : m_states.all) {
             if (each.second.order != 0 && each.second.calls > 1) rows.push_back(profile_row(each.first, each.second));
             each.second.calls = 0;

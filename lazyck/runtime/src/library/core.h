@@ -1,4 +1,4 @@
-// What the parts of a lazy library share: its blobs, their states in this process, a record of
+// What the parts of a lazy library share: its blobs, their states in this process, the recorder of
 // their calls, and the store. An entry is got from a cache, or else by one thread that compiles it
 // while the others wait.
 #pragma once
@@ -16,8 +16,8 @@
 
 #include "cache/entry.h"
 #include "error.hpp"
+#include "history/profile.h"
 #include "library/blobs.h"
-#include "record/profile.h"
 #include "store/store.h"
 
 namespace lazyck::rt {
@@ -36,12 +36,12 @@ struct BlobState {
     std::vector<void*> functions;  // of a loaded blob, in the order of its slots
     std::vector<void*> lazy;       // the earlier contents of those slots
     bool is_reported = false;      // as late: see Readiness
-    unsigned order = 0;            // order of its first call in the current record; 0: not called yet
-    unsigned long calls = 0;       // number of samples in which it was called, in the current record
+    unsigned order = 0;            // order of its first call in the current profile; 0: not called yet
+    unsigned long calls = 0;       // number of samples in which it was called, in the current profile
 };
 
 struct States {
-    // Guards what this struct, Recorder and Readiness remember. It is held
+    // Guards what this struct, ProfileRecorder and Readiness remember. It is held
     // for moments only: never while compiling, and never while the dynamic loader works. A static
     // initializer of a blob that calls another blob holds the loader's lock while it waits here.
     // The handlers of fork take it first, then the locks of the store, and then the global ones
@@ -87,25 +87,24 @@ std::vector<void*> read_slots(const ManifestRow& at);
 // Lets the slots of a blob point to its functions.
 void store_slots(const ManifestRow& at, const std::vector<void*>& functions);
 
-// The first call of a blob in a record, and the profile at `path` that it belongs to.
+// The first call of a blob, for the profile at `path`.
 struct FirstCall {
     std::string path;
     ProfileRow row;
 };
 
 // Records in a profile which blobs the program calls, in which order and how often.
-class Recorder {
+class ProfileRecorder {
  public:
-    Recorder(const Blobs& blobs, States& states) : m_blobs(blobs), m_states(states) {}
+    ProfileRecorder(const Blobs& blobs, States& states) : m_blobs(blobs), m_states(states) {}
 
-    // Records in the profile at `path` which blobs are called from now on. An empty path ends the
-    // record.
-    void record(const std::string& path);
+    // Records in the profile at `path` which blobs are called from now on. An empty path ends that.
+    void start(const std::string& path);
     // Writes how often blobs were called.
     void finish();
 
     // These need the mutex of the states.
-    bool is_recording() const { return !m_record.empty(); }
+    bool is_recording() const { return !m_profile.empty(); }
     // Counts a call that came through the resolver. Returns it if it is the blob's first.
     std::optional<FirstCall> count_call(BlobId blob, BlobState& state);
     // The thread that samples is gone.
@@ -117,8 +116,8 @@ class Recorder {
 
     const Blobs& m_blobs;
     States& m_states;
-    std::string m_record;  // profile to record to; empty: none
-    unsigned m_order = 0;  // of the last blob that was called
+    std::string m_profile;  // path; empty: none
+    unsigned m_order = 0;   // of the last blob that was called
     bool m_is_sampled = false;
 };
 
@@ -129,7 +128,7 @@ struct Core {
 
     const Blobs blobs;
     States states;
-    Recorder recorder{blobs, states};
+    ProfileRecorder recorder{blobs, states};
     Store store;
 };
 
@@ -147,7 +146,6 @@ std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& 
 // library's name services or locale, nor the program's code.
 std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel);
 
-// Returns whether a cache has the entry.
 bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel);
 
 // Loads the entry of a blob into the process, and stores the blob's slots. `archs` is for messages.

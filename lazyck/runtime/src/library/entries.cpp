@@ -55,7 +55,7 @@ std::optional<Entry> find_in_cache(Core& core, BlobId blob, const Strings& archs
 }
 
 // Precompiles the headers that other blobs include, too, in the background after a compile.
-void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs) {
+void compile_preamble_later(Core& core, const ManifestRow& at, const Strings& archs) {
     try {
         if (!core.store.preambles.should_make(at, archs)) return;
     } catch (const CompileError&) {
@@ -65,29 +65,29 @@ void make_preamble_later(Core& core, const ManifestRow& at, const Strings& archs
     start_thread([&core, at, archs, activity = std::make_shared<Activity>(core.states)] {
         try {
             const std::string problem = core.store.preambles.compile(at, archs);
-            if (!problem.empty()) say(Level::debug, "no precompiled preamble: " + problem);
+            if (!problem.empty()) log_message(Level::debug, "no precompiled preamble: " + problem);
         } catch (const std::exception& e) {
-            say(Level::debug, std::string("no precompiled preamble: ") + e.what());
+            log_message(Level::debug, std::string("no precompiled preamble: ") + e.what());
         }
     });
 }
 
-Entry make_whole(Core& core, const ManifestRow& at, const Strings& archs) {
+Entry fill_whole(Core& core, const ManifestRow& at, const Strings& archs) {
     // Of several entries, some may be cached.
-    const auto make_one = [&](const Strings& each) -> std::optional<Entry> {
+    const auto fill_one = [&](const Strings& each) -> std::optional<Entry> {
         return each.size() == archs.size() ? core.store.fill(at, each) : core.store.obtain(at, each);
     };
-    Entry entry = *each_entry(core, at, archs, make_one);
-    if (entry.seconds > 0) make_preamble_later(core, at, archs);
+    Entry entry = *each_entry(core, at, archs, fill_one);
+    if (entry.seconds > 0) compile_preamble_later(core, at, archs);
     return entry;
 }
 
 // Makes a blob's entry, which no cache holds: that of all of the blob, or of its host unit. If the
 // compiler's steps cannot be taken apart, or fail, the blob's own command is run, and reports the
 // error.
-Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
+Entry fill_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel) {
     const ManifestRow at = core.blobs.row(blob);
-    if (!may_go_by_kernel || !at.manifest.has_parts(at.index)) return make_whole(core, at, archs);
+    if (!may_go_by_kernel || !at.manifest.has_parts(at.index)) return fill_whole(core, at, archs);
     const ManifestRow part = core.blobs.row(Blobs::part_of(blob, ManifestView::k_host_unit));
     const auto apart = [&](auto get) -> std::optional<Entry> {
         try {
@@ -95,25 +95,25 @@ Entry make_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_k
             if (entry) entry->is_host_unit = true;
             return entry;
         } catch (const CompileError& e) {
-            say(Level::debug, std::string("not by kernel: ") + e.what());
+            log_message(Level::debug, std::string("not by kernel: ") + e.what());
             return std::nullopt;
         }
     };
     if (core.store.jit.is_forbidden()) {
         if (auto fetched = core.store.fetch(at, archs)) return std::move(*fetched);
         auto fetched = apart([&](auto&&... words) { return core.store.fetch(words...); });
-        return fetched ? std::move(*fetched) : make_whole(core, at, archs);
+        return fetched ? std::move(*fetched) : fill_whole(core, at, archs);
     }
-    if (!core.store.goes_by_kernel(at)) return make_whole(core, at, archs);
-    // Whoever filled a remote cache usually compiled whole blobs.
+    if (!core.store.goes_by_kernel(at)) return fill_whole(core, at, archs);
+    // A remote cache usually holds whole blobs, which `lazyck prebuild` pushed.
     if (auto fetched = core.store.fetch(at, archs)) return std::move(*fetched);
     auto made = apart([&](auto&&... words) { return std::optional<Entry>(core.store.fill(words...)); });
     if (made) {
-        if (made->seconds > 0) make_preamble_later(core, at, archs);
+        if (made->seconds > 0) compile_preamble_later(core, at, archs);
         return std::move(*made);
     }
     core.store.refuse_by_kernel(at);
-    return make_whole(core, at, archs);
+    return fill_whole(core, at, archs);
 }
 
 }  // namespace
@@ -175,7 +175,7 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
         core.states.changed->notify_all();
     };
     try {
-        entry = std::make_shared<const Entry>(make_entry(core, blob, archs, may_go_by_kernel));
+        entry = std::make_shared<const Entry>(fill_entry(core, blob, archs, may_go_by_kernel));
     } catch (const CompileError& e) {
         failure = std::make_shared<const CompileError>(e);
         is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;

@@ -25,7 +25,7 @@ struct Wrapped {
     void* function;
     std::uint16_t argument;  // number of the argument that tells the handle
     std::uint16_t kind;      // LAZYCK_HANDLE_...
-    std::uint32_t place;     // in what the argument points to; of a list: the size of an element
+    std::uint32_t offset;    // in what the argument points to; of a list: the size of an element
 };
 
 // The GPU runtime's own functions, in the order of lazyck/abi.py.
@@ -45,7 +45,7 @@ extern "C" {
 // lazyck/postbuild/link/stubs.py makes the definitions.
 extern __attribute__((visibility("hidden"))) const Wrapped lazyck_wrapped[];
 extern __attribute__((visibility("hidden"))) Register* const lazyck_registering[];
-// Handles that are ready, each at the place that its address determines. The wrappers' fast path
+// Handles that are ready, each at the index that its address determines. The wrappers' fast path
 // reads this table. Of its half megabyte, only the pages with a handle ever take memory.
 __attribute__((visibility("hidden"))) std::atomic<const void*>
     lazyck_ready_handles[std::size_t{1} << LAZYCK_READY_HANDLE_BITS];
@@ -82,7 +82,7 @@ struct Source {
     std::vector<std::uintptr_t> modules;         // the results of registering them
 };
 
-struct Place {
+struct Registered {
     Source* source;
     std::size_t index;
 };
@@ -91,7 +91,7 @@ struct Registry {
     std::mutex mutex;  // held for moments only, never while a GPU runtime works
     std::condition_variable changed;
     std::unordered_map<std::uintptr_t, std::unique_ptr<Source>> sources;  // by the module that they got
-    std::unordered_map<const void*, Place> places;
+    std::unordered_map<const void*, Registered> handles;
 };
 
 Lasting<std::unique_ptr<Registry>> g_registry;
@@ -100,7 +100,7 @@ Registry& registry() {
     return *g_registry.get([] { return std::make_unique<Registry>(); });
 }
 
-std::atomic<const void*>& ready_place(const void* handle) {
+std::atomic<const void*>& ready_handle_at(const void* handle) {
     return lazyck_ready_handles[reinterpret_cast<std::uintptr_t>(handle) % std::size(lazyck_ready_handles)];
 }
 
@@ -122,18 +122,16 @@ const void* pointer_at(std::uintptr_t structure, std::size_t offset) {
     return value;
 }
 
-// Returns whether the parameters of a graph's node are those of a kernel.
 bool is_kernel_node(std::uintptr_t parameters) {
     std::uint32_t type = 0;
     std::memcpy(&type, reinterpret_cast<const void*>(parameters), sizeof type);
     return type == 0;
 }
 
-// Returns the handle that an argument refers to, or null.
 const void* handle_in(const Wrapped& row, std::uintptr_t argument) {
     if (row.kind == LAZYCK_HANDLE_ITSELF) return reinterpret_cast<const void*>(argument);
     if (argument == 0 || (row.kind != LAZYCK_HANDLE_FIELD && !is_kernel_node(argument))) return nullptr;
-    return pointer_at(argument, row.place);
+    return pointer_at(argument, row.offset);
 }
 
 // Registers the device code `image` for one handle of a source or, if `handle` is null, for all
@@ -184,8 +182,8 @@ void load_kernel(const void* handle) {
     Handle wanted;
     {
         const std::lock_guard<std::mutex> guard(all.mutex);
-        const auto found = all.places.find(handle);
-        if (found != all.places.end()) {
+        const auto found = all.handles.find(handle);
+        if (found != all.handles.end()) {
             const Registration& registration = found->second.source->registrations[found->second.index];
             if (registration.progress != Progress::done) {
                 source = found->second.source;
@@ -199,7 +197,7 @@ void load_kernel(const void* handle) {
         const void* const image = Library::get().image_for(wanted, is_whole);
         install(*source, image, is_whole ? nullptr : handle);
     }
-    ready_place(handle).store(handle, std::memory_order_release);
+    ready_handle_at(handle).store(handle, std::memory_order_release);
 }
 
 }  // namespace
@@ -213,7 +211,8 @@ void* wrapped(std::uint32_t wrapper, const std::uintptr_t* arguments) {
         argument = machine::argument(arguments, row.argument + 1);
     if (row.kind == LAZYCK_HANDLE_LIST) {
         const auto count = static_cast<std::uint32_t>(machine::argument(arguments, row.argument + 1));
-        for (std::uint32_t i = 0; argument != 0 && i < count; ++i) load_kernel(pointer_at(argument + i * row.place, 0));
+        for (std::uint32_t i = 0; argument != 0 && i < count; ++i)
+            load_kernel(pointer_at(argument + i * row.offset, 0));
     } else if (const void* const handle = handle_in(row, argument)) {
         load_kernel(handle);
     }
@@ -269,9 +268,9 @@ __attribute__((visibility("hidden"))) void lazyck_unregister_image(std::uintptr_
     Registry& all = registry();
     const std::lock_guard<std::mutex> guard(all.mutex);
     for (const Registration& each : source->registrations) {
-        ready_place(each.handle()).store(nullptr, std::memory_order_relaxed);
-        const auto place = all.places.find(each.handle());
-        if (place != all.places.end() && place->second.source == source) all.places.erase(place);
+        ready_handle_at(each.handle()).store(nullptr, std::memory_order_relaxed);
+        const auto found = all.handles.find(each.handle());
+        if (found != all.handles.end() && found->second.source == source) all.handles.erase(found);
     }
     all.sources.erase(module);
 }
@@ -283,8 +282,8 @@ static std::uintptr_t register_thing(std::uint32_t role, const Words& words) {
     Registry& all = registry();
     const std::lock_guard<std::mutex> guard(all.mutex);
     const Registration made = {role, words, Progress::none, ""};
-    all.places[made.handle()] = {source, source->registrations.size()};
-    ready_place(made.handle()).store(nullptr, std::memory_order_relaxed);
+    all.handles[made.handle()] = {source, source->registrations.size()};
+    ready_handle_at(made.handle()).store(nullptr, std::memory_order_relaxed);
     source->registrations.push_back(made);
     return 0;
 }

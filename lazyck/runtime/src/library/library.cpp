@@ -57,8 +57,8 @@ void after_fork_in_child() {
 Library& Library::get() {
     Library* library = g_library.load(std::memory_order_acquire);
     if (library != nullptr) return *library;
-    // No lock is held meanwhile, because the dynamic loader is asked. Whoever comes first wins. The
-    // library is never destroyed, since other threads may call to the very end.
+    // No lock is held meanwhile, because the dynamic loader is asked. The first thread that is
+    // ready sets it. The library is never destroyed, since other threads may call to the very end.
     std::unique_ptr<Library> mine(new Library(read_config(), own_file()));
     if (g_library.compare_exchange_strong(library, mine.get(), std::memory_order_acq_rel)) {
         library = mine.release();
@@ -67,7 +67,7 @@ Library& Library::get() {
         const Jit jit = library->core.store.config.jit;
         if ((jit == Jit::warn || jit == Jit::error) && is_process_ready()) set_ready(true);
         library->begin();
-        for (const std::string& problem : environment_problems()) say_once(problem, problem);
+        for (const std::string& problem : environment_problems()) log_once(problem, problem);
     }
     return *library;
 }
@@ -75,12 +75,13 @@ Library& Library::get() {
 // Does what the environment asks for, at the first use.
 void Library::begin() {
     const Config& config = core.store.config;
-    if (!config.record.empty()) core.recorder.record(config.record);
+    if (!config.profile.empty()) core.recorder.start(config.profile);
     const auto attempt = [](const char* variable, const auto& action) {
         try {
             action();
         } catch (const CompileError& e) {
-            say(Level::warn, std::string(e.what()).substr(8) + " (" + variable + "); blobs are made ready when called");
+            log_message(Level::warn,
+                        std::string(e.what()).substr(8) + " (" + variable + "); blobs are made ready when called");
         }
     };
     if (!config.prefetch.empty())
@@ -119,8 +120,8 @@ const void* Library::image_for(const Handle& handle, bool& is_whole) {
     }
 }
 
-// Makes a blob ready, and returns its function of this number. The slot is not read, because during
-// a record slots are made lazy again from time to time.
+// Makes a blob ready, and returns its function of this number. The slot is not read, because slots
+// are made lazy again from time to time while a profile is recorded.
 void* Library::function_for_call(BlobId blob, std::uint32_t number, const Call& call) {
     readiness.expect_neighbours(blob);  // while this one is compiled
     readiness.ready_for_call({blob, nullptr, true, "", "", call});

@@ -37,7 +37,7 @@ struct FatBinary {
 };
 constexpr std::uint32_t k_fat_binary_magic = 0xba55ed50;
 
-// An offload bundle begins with its mark and the number of its rows. A row is the place and the
+// An offload bundle begins with its mark and the number of its rows. A row is the offset and the
 // size of a code object, and its name, whose length comes first.
 constexpr char k_bundle_mark[] = "__CLANG_OFFLOAD_BUNDLE__";
 constexpr std::size_t k_bundle_mark_size = sizeof k_bundle_mark - 1;
@@ -50,9 +50,9 @@ struct CodeObject {
 };
 
 template <typename T>
-T value_at(const void* place) {
+T value_at(const void* at) {
     T value;
-    std::memcpy(&value, place, sizeof value);
+    std::memcpy(&value, at, sizeof value);
     return value;
 }
 
@@ -92,10 +92,10 @@ void add_code_objects(const void* bundle, std::vector<CodeObject>& all) {
     const auto count = value_at<std::uint64_t>(at);
     at += sizeof count;
     for (std::uint64_t i = 0; i < count; ++i) {
-        const auto place = value_at<std::uint64_t>(at), size = value_at<std::uint64_t>(at + 8);
+        const auto offset = value_at<std::uint64_t>(at), size = value_at<std::uint64_t>(at + 8);
         const auto length = value_at<std::uint64_t>(at + 16);
         at += 24;
-        if (size > 0 || all.empty()) all.push_back({std::string(at, length), begin + place, size});
+        if (size > 0 || all.empty()) all.push_back({std::string(at, length), begin + offset, size});
         at += length;
     }
 }
@@ -111,21 +111,21 @@ std::uint64_t aligned(std::uint64_t size) {
 const void* join_bundles(const std::vector<const void*>& images) {
     std::vector<CodeObject> all;
     for (const void* const image : images) add_code_objects(image, all);
-    std::uint64_t place = k_bundle_mark_size + sizeof place;
-    for (const CodeObject& each : all) place += 3 * sizeof place + each.name.size();
+    std::uint64_t offset = k_bundle_mark_size + sizeof offset;
+    for (const CodeObject& each : all) offset += 3 * sizeof offset + each.name.size();
     std::string head(k_bundle_mark, k_bundle_mark_size);
     append(head, all.size());
-    std::vector<std::uint64_t> places;
+    std::vector<std::uint64_t> offsets;
     for (const CodeObject& each : all) {
-        places.push_back(aligned(place));
-        place = places.back() + each.size;
-        for (const std::uint64_t value : {places.back(), each.size, std::uint64_t{each.name.size()}})
+        offsets.push_back(aligned(offset));
+        offset = offsets.back() + each.size;
+        for (const std::uint64_t value : {offsets.back(), each.size, std::uint64_t{each.name.size()}})
             append(head, value);
         head += each.name;
     }
-    char* const made = lasting_pages(place);
+    char* const made = lasting_pages(offset);
     std::memcpy(made, head.data(), head.size());
-    for (std::size_t i = 0; i < all.size(); ++i) std::memcpy(made + places[i], all[i].data, all[i].size);
+    for (std::size_t i = 0; i < all.size(); ++i) std::memcpy(made + offsets[i], all[i].data, all[i].size);
     return made;
 }
 
@@ -207,12 +207,12 @@ void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, c
         if (!entry.has_header_state) return Strings();
         const std::lock_guard<std::mutex> guard(core.states.mutex);
         Strings& holders = core.states.state_holders;
-        auto place = std::find(holders.begin(), holders.end(), name);
-        if (place == holders.end()) {
-            place = holders.insert(place, name);
+        auto holder = std::find(holders.begin(), holders.end(), name);
+        if (holder == holders.end()) {
+            holder = holders.insert(holder, name);
             listed = name;
         }
-        Strings names(holders.begin(), place);
+        Strings names(holders.begin(), holder);
         const bool is_program = manifest.soname()[0] == '\0';
         if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
         return names;
@@ -237,8 +237,8 @@ std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, con
     void* const handle = open_blob(core, at.manifest, description, entry, reason);
     if (handle == nullptr) {
         const Subject subject = subject_of(at.manifest, description, archs);
-        say(Level::error, "could not load " + subject.words,
-            {LAZYCK_EVENT_LOAD, subject, now_seconds() - start, "failed"});
+        log_message(Level::error, "could not load " + subject.words,
+                    {LAZYCK_EVENT_LOAD, subject, now_seconds() - start, "failed"});
         fail("lazyck: cannot load blob '" + visible(description.name) +
                  "': " + explain_load_error(reason, core.blobs.path()),
              {description.name, "", ""});
@@ -299,14 +299,14 @@ void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& 
             state.lazy = read_slots(at);
             state.is_loaded = true;
         }
-        // During a record, the first call of each blob must pass through here.
+        // While a profile is recorded, the first call of each blob must pass through here.
         if (!core.recorder.is_recording()) store_slots(at, state.functions);
     }
     if (!is_first) return;
     core.store.events.prepare();
     event.seconds = now_seconds() - event.start;
     if (is_said(Level::debug))
-        say(Level::debug, "loaded " + subject.words, {LAZYCK_EVENT_LOAD, subject, event.seconds, "loaded"});
+        log_message(Level::debug, "loaded " + subject.words, {LAZYCK_EVENT_LOAD, subject, event.seconds, "loaded"});
     core.store.events.tell(event, core.store.history(at.manifest));
 }
 

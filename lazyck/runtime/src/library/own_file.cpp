@@ -96,8 +96,8 @@ std::string own_file() {
     if (is_mapped(path, *mapping)) return path;
     const std::size_t end = path.size() - std::min(path.size(), k_deleted.size());
     if (path.substr(end) != k_deleted) return "";
-    // An upgrade replaces a library under running programs. Sources may be compiled from the new
-    // file's place only if nobody else could have put the file there; the bundle is checked to be
+    // An upgrade replaces a library under running programs. Sources may be compiled from beside the
+    // new file only if no other user could have put the file there. The bundle is checked to be
     // this library's in any case.
     const std::string replaced = path.substr(0, end);
     struct stat st;

@@ -39,7 +39,7 @@ struct Prefetch::State {
     Readiness& readiness;
     std::vector<Wanted> wanted;   // what is to be made ready
     std::vector<double> seconds;  // that each compile is expected to take; 0: the cache is asked when that counts
-    std::unique_ptr<Activity> activity = std::make_unique<Activity>(core.states);  // until the job is over
+    std::unique_ptr<Activity> activity = std::make_unique<Activity>(core.states);  // until it is over
 
     std::mutex mutex;
     std::condition_variable changed;
@@ -91,9 +91,9 @@ Prefetch::State::State(Core& its_core, Readiness& its_readiness, const std::vect
         wanted[i].is_called = by_kernel.count(blobs[i]) != 0;
     }
     if (missing_count > 0) {
-        say(Level::warn, std::to_string(missing_count) + " of " + std::to_string(rows.size()) +
-                             " blobs to prefetch are not in '" + core.blobs.path() + "' (such as '" + visible(missing) +
-                             "'): recorded with another build of it?");
+        log_message(Level::warn, std::to_string(missing_count) + " of " + std::to_string(rows.size()) +
+                                     " blobs to prefetch are not in '" + core.blobs.path() + "' (such as '" +
+                                     visible(missing) + "'): recorded with another build of it?");
     }
     progress.total = wanted.size();
 }
@@ -106,15 +106,15 @@ Prefetch::Prefetch(Core& core, Readiness& readiness, const std::vector<ProfileRo
     m_state->running = std::max<std::size_t>(1, threads);
     std::size_t started = 0;
     while (started < threads && start_thread([state = m_state] { run(state); })) ++started;
-    // With fewer threads, the job takes longer. Without any, all blobs are left to the callers' own
+    // With fewer threads, it takes longer. Without any, all blobs are left to the callers' own
     // calls.
     const std::lock_guard<std::mutex> guard(m_state->mutex);
     while (started++ < std::max<std::size_t>(1, threads)) m_state->end_thread();
 }
 
-// Returns the expected seconds until the job is over, or a negative number if nothing is known. A
-// blob of which nothing is known is expected to take as long as the others on average. Blobs that
-// were not looked up yet are counted as if they had to be compiled.
+// Returns the expected seconds until the prefetch is over, or a negative number if nothing is
+// known. A blob of which nothing is known is expected to take as long as the others on average.
+// Blobs that were not looked up yet are counted as if they had to be compiled.
 double Prefetch::State::left() const {
     if (progress.is_over != 0) return 0;
     double known = spent;

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "history/profile.h"
 #include "lazyck_abi.h"
 #include "library/kernels.h"
 #include "platform/caller.h"
 #include "platform/gpu.h"
 #include "platform/messages.h"
 #include "platform/threads.h"
-#include "record/profile.h"
 
 namespace lazyck::rt {
 
@@ -54,7 +54,7 @@ void Readiness::make_ready(const Wanted& wanted) {
     const ManifestRow at = m_core.blobs.row(wanted.blob);
     check_no_capture(at.manifest, at.blob(), m_core.blobs.path());
     const Strings archs = wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob);
-    // Until this is destroyed, other blobs may wait until the called one has got a job permit.
+    // Until this is destroyed, other blobs may wait until the called one has got a compile permit.
     const std::shared_ptr<void> need(
         nullptr, [&](void*) { m_core.store.permits.needs_none(wanted.call.from == nullptr ? "" : at.blob().name); });
     std::shared_ptr<const Entry> entry = find_entry(m_core, wanted.blob, archs, wanted.is_called);
@@ -90,10 +90,10 @@ void Readiness::report_late(BlobId blob, double seconds) {
         archs = state.archs;
     }
     const Subject subject = subject_of(at.manifest, at.blob(), archs);
-    say(Level::warn,
-        "a call waited " + seconds_text(seconds) + " for the compile of " + subject.words +
-            " after warm-up was over (" LAZYCK_ENV_JIT "=warn); add it to the warm-up",
-        {"late", subject, seconds, "compiled"});
+    log_message(Level::warn,
+                "a call waited " + seconds_text(seconds) + " for the compile of " + subject.words +
+                    " after warm-up was over (" LAZYCK_ENV_JIT "=warn); add it to the warm-up",
+                {"late", subject, seconds, "compiled"});
 }
 
 bool Readiness::is_at_hand(const Wanted& wanted) {
@@ -160,7 +160,7 @@ void Readiness::ready_part(const Wanted& wanted) {
     }
 }
 
-// Returns the blobs that the calling function calls besides: instances of other templates, each the
+// Returns the blobs that the calling function also calls: instances of other templates, each the
 // only instance of its template there. Several instances of one template are usually alternatives,
 // of which only one will be called.
 std::vector<BlobId> Readiness::siblings_of(const Call& call) {
@@ -241,13 +241,13 @@ void Readiness::expect_neighbours(BlobId blob) {
         neighbours = std::move(found->second);
         m_neighbours.erase(found);
     }
-    make_ready_later(m_core.blobs.wanted_here(neighbours));
+    expect(m_core.blobs.wanted_here(neighbours));
 }
 
-// A kernel by itself costs most of what the first one of a whole source does: its headers. Whoever
-// has used several kernels may use all of them. So the whole source is compiled in the background
-// once the kernels have cost about as much. A program that stops there has paid at most twice, like
-// someone who rents until the rent has reached the price, and then buys.
+// A kernel by itself costs most of what the first one of a whole source does: its headers. A
+// program that has used several kernels may use all of them. So the whole source is compiled in the
+// background once the kernels have cost about as much. A program that stops there has paid at most
+// twice (the ski rental problem).
 void Readiness::expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels) {
     {
         const std::lock_guard<std::mutex> guard(m_core.states.mutex);
@@ -257,26 +257,26 @@ void Readiness::expect_whole_source(BlobId kernel, BlobId whole, std::size_t ker
         if (++m_compiled_kernels[whole] != k_kernels_for_a_source) return;
     }
     stay_loaded();
-    make_ready_later(m_core.blobs.wanted_here({whole}));
+    expect(m_core.blobs.wanted_here({whole}));
 }
 
 // Makes blobs ready in the background, on one thread.
-void Readiness::make_ready_later(const std::vector<Wanted>& wanted) {
+void Readiness::expect(const std::vector<Wanted>& wanted) {
     {
         const std::lock_guard<std::mutex> guard(m_core.states.mutex);
         m_expected.insert(m_expected.end(), wanted.begin(), wanted.end());
         if (m_is_expecting || m_expected.empty()) return;
         m_is_expecting = true;
     }
-    if (start_thread([this, activity = std::make_shared<Activity>(m_core.states)] { make_expected_ready(); })) return;
+    if (start_thread([this, activity = std::make_shared<Activity>(m_core.states)] { ready_expected(); })) return;
     const std::lock_guard<std::mutex> guard(m_core.states.mutex);
     m_is_expecting = false;
     m_expected.clear();  // without a thread, nothing is made ready
 }
 
 // Makes expected blobs ready, one at a time. A guess may be wrong, so a blob is compiled only where
-// another job permit is left to the calls themselves.
-void Readiness::make_expected_ready() {
+// another compile permit is left to the calls themselves.
+void Readiness::ready_expected() {
     while (true) {
         Wanted next;
         {

@@ -1,5 +1,5 @@
 // Makes blobs and their kernels ready: gets their entries and loads them. In the background, it
-// makes those ready that the calling function calls besides, and those that are likely to be called
+// makes those ready that the calling function also calls, and those that are likely to be called
 // next.
 #pragma once
 
@@ -53,8 +53,8 @@ class Readiness {
 
     std::vector<BlobId> siblings_of(const Call& call);
     void begin_siblings(const Call& call);
-    void make_ready_later(const std::vector<Wanted>& wanted);
-    void make_expected_ready();
+    void expect(const std::vector<Wanted>& wanted);
+    void ready_expected();
 
     Core& m_core;
     std::unordered_map<BlobId, std::vector<Wanted>> m_parts_to_load;  // once their host unit is loaded
@@ -80,9 +80,9 @@ class Prefetch {
     Prefetch& operator=(const Prefetch&) = delete;
     ~Prefetch() { cancel(); }
 
-    // Waits until the job is over, at most `seconds` (negative: for ever), and sets `error` to that
-    // of the first blob that failed. In a child made by fork, which has none of the threads, the
-    // job is over at once.
+    // Waits until the prefetch is over, at most `seconds` (negative: for ever), and sets `error` to
+    // that of the first blob that failed. In a child made by fork, which has none of the threads,
+    // it is over at once.
     lazyck_progress wait(double seconds, std::string& error) const;
     // Lets no more work begin.
     void cancel();

@@ -97,7 +97,6 @@ class OwnImage {
         return is_usable ? std::optional<Extent>(found) : std::nullopt;
     }
 
-    // Returns the symbol of a row of the linker's jump table.
     std::string_view jump_symbol(std::size_t row) const {
         if (row >= m_jump_count || m_symbols == 0 || m_strings == 0) return "";
         const auto relocation = value_at<Elf64_Rela>(m_jumps + row * sizeof(Elf64_Rela));

@@ -191,7 +191,7 @@ Config read_config() {
         config.cache_path.push_back(cache_root(path, LAZYCK_ENV_CACHE_PATH ": "));
     }
     config.cache_max_kib = read_size_kib(LAZYCK_ENV_CACHE_MAXSIZE, config.cache_max_kib);
-    config.record = read_path(LAZYCK_ENV_RECORD);
+    config.profile = read_path(LAZYCK_ENV_RECORD);
     config.prefetch = read_path(LAZYCK_ENV_PREFETCH);
     config.speculate = read_path(LAZYCK_ENV_SPECULATE);
     config.trace = read_path(LAZYCK_ENV_TRACE);

@@ -34,7 +34,7 @@ struct Config {
     double lock_timeout = -1;        // seconds to wait for another process's compile; negative: by earlier compiles
     double compile_timeout = 3600;   // seconds; 0: none
     Strings cache_path;              // caches to look in after the user's own
-    std::string record;              // profile to append to; empty: none
+    std::string profile;             // profile to append to; empty: none
     std::string prefetch;            // profile to make ready; empty: none
     std::string speculate;           // profile that tells which blobs follow which; empty: none
     std::string trace;               // file for trace events; empty: none

@@ -10,13 +10,13 @@
 
 namespace lazyck::rt {
 
-// Returns whether this process has more rights than whoever started it (setuid, setgid, file
+// Returns whether this process has more rights than the user who started it (setuid, setgid, file
 // capabilities).
 bool is_privileged();
 
 // Returns the value of `variable`, or an empty string. A variable of lazyck's that is not in the
 // environment has the value that the user's file gives it. The result is always empty in a
-// privileged process: whoever starts a setuid program must not decide what it loads, what it
+// privileged process: the user who starts a setuid program must not decide what it loads, what it
 // compiles, or where.
 std::string environment(const char* variable);
 
@@ -32,7 +32,7 @@ Strings environment_problems();
 const Strings& whole_environment();
 
 // Returns the directories of `path`, a PATH, in which to look for programs: the absolute ones, or
-// the system's own if there are none. Relative ones are left out, because anybody may have put
+// the system's own if there are none. Relative ones are left out, because another user may have put
 // files into a working directory.
 std::string search_path(const std::string& path);
 

@@ -43,9 +43,9 @@ UniqueFd open_file(const std::string& path, int flags, unsigned mode = 0600);
 UniqueFd open_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
 
 // These open a file that lazyck keeps for itself, and nothing else that may have been put in its
-// place. It must be a regular file of the user or root that nobody else can write. It is never a
-// link, nor a FIFO, whose opening could wait for ever. They return an empty descriptor and set
-// errno, which is EPERM for a file that is refused.
+// place. It must be a regular file of the user or root that no other user can write. It is never a
+// link, nor a FIFO, whose opening could block. They return an empty descriptor and set errno, which
+// is EPERM for a file that is refused.
 UniqueFd open_own(const std::string& path, int flags, unsigned mode = 0600);
 UniqueFd open_own_at(int directory, const std::string& name, int flags, unsigned mode = 0600);
 
@@ -55,15 +55,15 @@ UniqueFd open_own_at(int directory, const std::string& name, int flags, unsigned
 UniqueFd open_trusted_at(int parent, const std::string& name, const std::string& path, int flags = O_RDONLY);
 
 // Opens `path` without following a link in the file's name or in the `depth` directories above it.
-// Each of these directories must belong to the user or root and be writable by nobody else. The
+// Each of these directories must belong to the user or root and be writable by no other user. The
 // check is made on the open directory, so nothing can be put in its place meanwhile. Returns an
 // empty descriptor and sets errno like open(2). Throws CompileError for a directory that cannot be
 // trusted.
 UniqueFd open_trusted(const std::string& path, unsigned depth, int flags);
 
 // Opens the directory `path` like open_trusted; the directory itself must be as trusted as the
-// `depth` ones above it. What is done through the descriptor stays in it, whoever renames the
-// directories on the way. Throws CompileError.
+// `depth` ones above it. What is done through the descriptor stays in it, even if somebody renames
+// the directories on the way. Throws CompileError.
 UniqueFd open_trusted_directory(const std::string& path, unsigned depth);
 
 // Returns who else could have written the file of this status, or an empty string.

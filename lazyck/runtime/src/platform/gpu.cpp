@@ -25,7 +25,7 @@ struct TorchStream {
     std::uint64_t words[2];
 };
 
-// Looks only in what is loaded already, because whoever captures has loaded it.
+// Looks only in what is loaded already, because a program that captures has loaded it.
 void* loaded(const char* name, const char* const* libraries) { return find_symbol(name, libraries, false); }
 
 // Returns PyTorch's current stream of this thread, or the default stream without PyTorch.

@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds k_shortest_pause{2};
 constexpr milliseconds k_longest_pause{100};
-constexpr int k_pauses_per_wait = 10;  // so that nobody waits much longer than the compile takes
+constexpr int k_pauses_per_wait = 10;  // so that no process waits much longer than the compile takes
 constexpr std::size_t k_longest_line = 400;
 
 std::string holder_line() {
@@ -125,11 +125,11 @@ BlobLock::BlobLock(const std::string& path, const Subject& subject, double patie
             std::string holder = visible(read_text(path, k_longest_line));
             if (!holder.empty() && lock_holder(path).find(k_stopped) != std::string::npos)
                 holder += std::string(" ") + k_stopped;
-            say(Level::info,
-                "waiting for " + subject.words + " (" + seconds_text(waited) + "), which " +
-                    (holder.empty() ? "another process" : holder) + " compiles" +
-                    (is_over ? "; giving up, and compiling it here too" : ""),
-                {"wait", subject, waited, is_over ? "gave_up" : ""});
+            log_message(Level::info,
+                        "waiting for " + subject.words + " (" + seconds_text(waited) + "), which " +
+                            (holder.empty() ? "another process" : holder) + " compiles" +
+                            (is_over ? "; giving up, and compiling it here too" : ""),
+                        {"wait", subject, waited, is_over ? "gave_up" : ""});
         }
         if (is_over) return;
         const auto share = milliseconds(static_cast<long>(1000 * waited / k_pauses_per_wait));
@@ -144,9 +144,9 @@ BlobLock::BlobLock(const std::string& path, const Subject& subject, double patie
         return;
     }
     if (!g_has_warned.exchange(true)) {
-        say(Level::warn,
-            "cannot lock '" + path + "' (" + system_text(error()) +
-                "): several processes may compile the same blob; a cache on a local file system has locks");
+        log_message(Level::warn,
+                    "cannot lock '" + path + "' (" + system_text(error()) +
+                        "): several processes may compile the same blob; a cache on a local file system has locks");
     }
 }
 

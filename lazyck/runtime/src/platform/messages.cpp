@@ -163,7 +163,7 @@ void write_to_error_stream(const std::string& text) {
     if (is_error_stream()) write_without_signal(k_error_stream, text);
 }
 
-void say(Level level, const std::string& line, const Fields& fields) {
+void log_message(Level level, const std::string& line, const Fields& fields) {
     if (!is_said(level)) return;
     const Log& log = log_settings();
     const std::string text = formatted(log, level, line, fields);
@@ -178,13 +178,13 @@ void say(Level level, const std::string& line, const Fields& fields) {
     write_to_error_stream(text);
 }
 
-void say_once(const std::string& what, const std::string& line, const Fields& fields) {
+void log_once(const std::string& what, const std::string& line, const Fields& fields) {
     auto& said = g_said.get([] { return std::set<std::string>(); });
     {
         const std::lock_guard<std::mutex> guard(lock_of(Shared::warnings_said));
         if (!said.insert(what).second) return;
     }
-    say(Level::warn, line.substr(line.rfind("lazyck: ", 0) == 0 ? 8 : 0), fields);
+    log_message(Level::warn, line.substr(line.rfind("lazyck: ", 0) == 0 ? 8 : 0), fields);
 }
 
 void silence() { g_silent.store(true, std::memory_order_relaxed); }

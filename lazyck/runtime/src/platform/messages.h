@@ -33,10 +33,10 @@ struct Fields {
 // Writes "[lazyck] <line>", or in a distributed job "[lazyck] [rank 3] <line>". It is always one
 // line, whatever names are in it. With LAZYCK_LOG_FORMAT=json it is an object: time, level, event,
 // pid, message, the rank if known, and the members of `fields` that are set.
-void say(Level level, const std::string& line, const Fields& fields = {});
+void log_message(Level level, const std::string& line, const Fields& fields = {});
 
 // Writes a warning, unless this process has already written one about `what`.
-void say_once(const std::string& what, const std::string& line, const Fields& fields = {});
+void log_once(const std::string& what, const std::string& line, const Fields& fields = {});
 
 // Writes to descriptor 2, if it still is the standard error stream. Ignores errors, and a reader
 // that is gone.

@@ -163,11 +163,10 @@ LAZYCK_BARE int become_program(void* data) {
     return 127;
 }
 
-// Starts the program and waits for it, with all signals blocked.
 LAZYCK_BARE int wait_for_program(void* data) {
     const Start& start = *static_cast<const Start*>(data);
     // When the caller ends, even by SIGKILL, the kernel ends the watcher, and then the program:
-    // nobody would use its output.
+    // nothing would use its output.
     bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (bare(SYS_getppid) == start.parent) {
         const int pid = __clone(become_program, start.program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, data);
@@ -190,7 +189,7 @@ LAZYCK_BARE int wait_for_program(void* data) {
 
 // Runs as the watcher's first thread. It starts a second thread that waits, and ends itself: the
 // kernel shows no memory for a process whose first thread is gone. Otherwise the caller's memory,
-// which the watcher shares, would be counted twice by whoever adds up the processes of a job.
+// which the watcher shares, would be counted twice by tools that add up a job's processes.
 LAZYCK_BARE int watch(void* data) {
     const Start& start = *static_cast<const Start*>(data);
     reset_signals();

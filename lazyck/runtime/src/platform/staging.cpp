@@ -49,7 +49,7 @@ std::string random_letters() {
 }
 
 // Returns whether a directory is old. A time in the future counts as one in the past: otherwise a
-// clock that jumped would protect a directory for ever.
+// clock that jumped would protect a directory without an end.
 bool is_old(const struct stat& st) { return std::labs(std::time(nullptr) - st.st_mtime) > k_left_alone; }
 
 UniqueFd open_private_parent(const std::string& path) {
@@ -80,7 +80,7 @@ StagingDirectory::StagingDirectory(const std::string& prefix)
         remove_tree(m_parent.get(), file_name_of(m_path));
         fail_system("cannot open the directory '" + m_path + "'", error);
     }
-    flock(m_fd.get(), LOCK_SH | LOCK_NB);  // see PrivatePlaces
+    flock(m_fd.get(), LOCK_SH | LOCK_NB);  // see PrivateDirectories
 }
 
 StagingDirectory::~StagingDirectory() { remove_tree(m_parent.get(), file_name_of(m_path)); }
@@ -100,11 +100,11 @@ void remove_left_over(int parent, const std::string& stem) {
     }
 }
 
-Strings PrivatePlaces::parents() { return {environment("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"}; }
+Strings PrivateDirectories::parents() { return {environment("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"}; }
 
-std::string PrivatePlaces::below(const std::string& parent, const std::function<bool(int)>& suits) {
-    for (const Place& place : m_places) {
-        if (place.parent == parent) return place.root;
+std::string PrivateDirectories::below(const std::string& parent, const std::function<bool(int)>& suits) {
+    for (const Owned& each : m_owned) {
+        if (each.parent == parent) return each.root;
     }
     const UniqueFd directory = open_private_parent(parent);
     if (!directory || !suits(directory.get())) return "";
@@ -116,17 +116,17 @@ std::string PrivatePlaces::below(const std::string& parent, const std::function<
     // (containers that share a host's name), but not if the file system has no locks.
     UniqueFd hold = open_file(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (hold && flock(hold.get(), LOCK_SH | LOCK_NB) != 0) hold = UniqueFd();
-    m_places.push_back({parent, root, std::move(hold), getpid()});
+    m_owned.push_back({parent, root, std::move(hold), getpid()});
     return root;
 }
 
-void PrivatePlaces::close() {
-    for (Place& place : m_places) {
-        const UniqueFd parent = open_file(place.parent, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-        const std::string name = file_name_of(place.root);
+void PrivateDirectories::close() {
+    for (Owned& each : m_owned) {
+        const UniqueFd parent = open_file(each.parent, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        const std::string name = file_name_of(each.root);
         const UniqueFd fd = parent ? open_at(parent.get(), name, O_RDONLY | O_DIRECTORY) : UniqueFd();
-        if (place.process != getpid() || !fd) continue;
-        place.hold = UniqueFd();
+        if (each.process != getpid() || !fd) continue;
+        each.hold = UniqueFd();
         if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
         remove_tree(parent.get(), name);
     }

@@ -19,7 +19,7 @@ namespace lazyck::rt {
 std::string owned_prefix(const std::string& stem);
 
 // Owns a directory for one compile in a cache, and removes it with all its contents. All work in it
-// goes through its descriptor, so that nobody who may rename directories above the cache can put
+// goes through its descriptor, so that no user who may rename directories above the cache can put
 // another one in its place.
 class StagingDirectory {
  public:
@@ -38,21 +38,21 @@ class StagingDirectory {
 
 // Removes the directories in the open directory `parent` whose name begins with `stem` and whose
 // process was killed. Such a directory belongs to this user and this host and is minutes old; no
-// process has its number, and nobody holds it.
+// process has its number or holds its lock.
 void remove_left_over(int parent, const std::string& stem = "");
 
 // Directories with unpredictable names for this process alone, at most one below each parent. They
 // are for files that others need not see.
-class PrivatePlaces {
+class PrivateDirectories {
  public:
-    explicit PrivatePlaces(std::string name) : m_name(std::move(name)) {}
+    explicit PrivateDirectories(std::string name) : m_name(std::move(name)) {}
 
     // Returns where such directories may be, in the order of preference: $TMPDIR, /tmp, /var/tmp,
     // /dev/shm.
     static Strings parents();
     // Returns the directory below `parent`, made at the first call, or an empty string if there can
     // be none. The names in the parent must be safe from others: it belongs to the user or root and
-    // is no link, and nobody else may write to it or, as in /tmp, move files of others. `suits`
+    // is no link, and no other user may write to it or, as in /tmp, move files of others. `suits`
     // gets the open parent. Those that killed processes left there are removed first.
     std::string below(const std::string& parent, const std::function<bool(int)>& suits = [](int) { return true; });
     // Removes the directories at the end of the process, unless another process made them or a
@@ -60,14 +60,14 @@ class PrivatePlaces {
     void close();
 
  private:
-    struct Place {
+    struct Owned {
         std::string parent, root;
         UniqueFd hold;      // shows others that the directory is in use
         pid_t process = 0;  // the process that made it
     };
 
     const std::string m_name;
-    std::vector<Place> m_places;
+    std::vector<Owned> m_owned;
 };
 
 }  // namespace lazyck::rt

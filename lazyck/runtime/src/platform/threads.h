@@ -61,7 +61,7 @@ void global_locks_after_fork();
 // Holds an object that is made at its first use and then lasts to the very end, when other threads
 // may still use it. It replaces a static local variable. Such a variable has a guard, a lock that
 // the compiler adds and holds while the value is made. A child that is made by fork meanwhile would
-// wait for the guard for ever.
+// never get past the guard.
 template <typename T>
 class Lasting {
  public:

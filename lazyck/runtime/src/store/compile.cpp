@@ -34,7 +34,6 @@ constexpr double k_least_worth_a_text = 4;          // seconds of a compile; com
 // One compile. The permits are held as long as this object exists.
 class Compilation {
  public:
-    // Finds the source. Throws CompileError.
     explicit Compilation(const Missing& missing)
         : m_missing(missing),
           m_store(missing.store),
@@ -44,7 +43,7 @@ class Compilation {
         m_store.sources->check(m_source, missing.at);
         m_values.source = m_source.named;
         m_values.name = hash(missing.key.library + '\n' + missing.blob.name).hex().substr(0, 16);
-        m_values.library = m_store.places.library;
+        m_values.library = m_store.paths.library;
         m_values.kernel = kernel_of(missing.blob);
         m_values.archs = missing.key.archs;
         m_values.launcher = m_store.config.launcher;
@@ -146,7 +145,8 @@ class Compilation {
         const Subject& subject = m_missing.subject;
         const double expected = m_missing.guess.blob.seconds;
         m_has_begun = true;
-        say(Level::info,
+        log_message(
+            Level::info,
             "compiling " + subject.words + (expected > 0 ? " (about " + seconds_text(expected) + ") ..." : " ..."),
             {"compile_begin", subject});
         if (m_plan.link.empty()) {
@@ -161,8 +161,8 @@ class Compilation {
         UniqueFd output = open_at(m_staging->fd(), k_product, O_RDWR | O_APPEND);
         if (!output) fail_system("cannot open '" + m_staging->path() + "/blob.so'", errno);
         const std::string fault = find_fault(output.get(), m_missing.key.machine, m_missing.symbols);
-        // A compiler whose end nobody saw may have been killed. One that succeeded would make the
-        // same file again.
+        // A compiler whose exit status is unknown may have been killed. One that succeeded would
+        // make the same file again.
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
         // The key says what the sources were; they were checked before the compile.
         const std::string change = m_store.sources->find_change(m_source, m_missing.at);
@@ -176,10 +176,11 @@ class Compilation {
         publish(m_staging->fd(), k_product, m_missing.path);
         m_text.keep();
         const double spent = seconds_since(m_start);
-        say(Level::info,
-            (m_text.is_taken_over() ? "took over " : "compiled ") + subject.words + " in " + seconds_text(spent) +
-                (m_text.is_taken_over() ? ": an existing entry was made from the same text" : ""),
-            {"compile_end", subject, spent, m_text.is_taken_over() ? "reused" : "compiled"});
+        log_message(Level::info,
+                    (m_text.is_taken_over() ? "took over " : "compiled ") + subject.words + " in " +
+                        seconds_text(spent) +
+                        (m_text.is_taken_over() ? ": an existing entry was made from the same text" : ""),
+                    {"compile_end", subject, spent, m_text.is_taken_over() ? "reused" : "compiled"});
         return output;
     }
 
@@ -189,10 +190,10 @@ class Compilation {
             !m_missing.at.manifest.has_slots() && m_values.kernel == host_unit_of(m_missing.blob);
         if (m_has_begun) {
             const std::string& words = m_missing.subject.words;
-            say(has_other_way ? Level::info : Level::error,
-                has_other_way ? words + " cannot be compiled alone: the whole blob is compiled instead"
-                              : "could not compile " + words,
-                {"compile_end", m_missing.subject, seconds_since(m_start), "failed"});
+            log_message(has_other_way ? Level::info : Level::error,
+                        has_other_way ? words + " cannot be compiled alone: the whole blob is compiled instead"
+                                      : "could not compile " + words,
+                        {"compile_end", m_missing.subject, seconds_since(m_start), "failed"});
         }
         ++m_store.counters.failures;
         event.what = first_line_of(e);
@@ -260,7 +261,7 @@ class Compilation {
 
     Outcome run(const Strings& argv) {
         const std::string line = shell_join(argv);
-        say(Level::debug, line, {"command", m_missing.subject});
+        log_message(Level::debug, line, {"command", m_missing.subject});
         write_all(m_log.get(), "$ " + line + "\n");
         struct stat log_before = {};
         fstat(m_log.get(), &log_before);
@@ -274,10 +275,10 @@ class Compilation {
         command.started = [&](pid_t compiler) { m_host_permit->started(compiler); };
         command.beat = [&](double) {
             const double expected = m_missing.guess.blob.seconds, spent = seconds_since(m_start);
-            say(Level::info,
-                "still compiling " + m_missing.subject.words + " (" + seconds_text(spent) +
-                    (expected > 0 ? " of about " + seconds_text(expected) : "") + ")",
-                {"compile_progress", m_missing.subject, spent});
+            log_message(Level::info,
+                        "still compiling " + m_missing.subject.words + " (" + seconds_text(spent) +
+                            (expected > 0 ? " of about " + seconds_text(expected) : "") + ")",
+                        {"compile_progress", m_missing.subject, spent});
         };
         UniqueFd ours, theirs;
         int ends[2];

@@ -14,7 +14,7 @@ constexpr double k_least_patience = 1200;                    // seconds
 constexpr long k_unknown_need_kib = 4L * 1024 * 1024;        // enough for large CUDA files
 constexpr double k_least_wait = 0.05, k_longest_wait = 1e6;  // seconds
 
-// An ending that nobody saw counts as the compiler's own failure if the output says what is wrong.
+// An unknown exit status counts as the compiler's own failure if the output says what is wrong.
 CommandEnd end_of(const Outcome& outcome, const std::string& output) {
     if (outcome.ending == Ending::unknown) return {output.find("error") != std::string::npos, 1, 0, output};
     if (outcome.has_timed_out) return {};
@@ -35,11 +35,11 @@ long memory_for(const Config& config, const Guess& guess) {
 }
 
 Verdict judge(const Outcome& outcome, const std::string& output, int log_error, const std::string& staging) {
-    if (!is_directory(staging)) return {false, ENOENT};  // somebody emptied the cache
+    if (!is_directory(staging)) return {false, ENOENT};  // the cache was emptied
     if (log_error != 0) return {false, log_error};
     const CommandEnd end = end_of(outcome, output);
     if (is_final(end)) return {true, 0};
-    const int said = place_error_in(end.output);
+    const int said = storage_error_in(end.output);
     if (said == 0 && is_of_memory(end)) return {false, 0, true};
     return {false, said == 0 && is_full(staging) ? ENOSPC : said};
 }
@@ -83,7 +83,7 @@ void Missing::fail(const std::string& reason, const Verdict& verdict, const std:
             parts);
     }
     if (verdict.is_of_memory) rt::fail<OutOfMemory>(message, parts);
-    if (verdict.place_error != 0) throw SystemFailure(message, parts, verdict.place_error);
+    if (verdict.storage_error != 0) throw SystemFailure(message, parts, verdict.storage_error);
     rt::fail(message, parts);
 }
 

@@ -54,32 +54,32 @@ long cgroup_room_kib(const std::string& groups, const std::string& root) {
 
 }  // namespace
 
-void JobPermits::announce(const std::string& blob, const std::string& first) {
+void ProcessPermits::announce(const std::string& blob, const std::string& first) {
     ++m_state->announced;
     const std::lock_guard<std::mutex> guard(m_state->mutex);
     m_state->behind[blob] = first;
 }
 
-void JobPermits::needs_none(const std::string& first) {
+void ProcessPermits::needs_none(const std::string& first) {
     const std::lock_guard<std::mutex> guard(m_state->mutex);
     let_pass(first);
 }
 
 // Lets blobs that are behind `first` get permits. The caller holds the mutex.
-void JobPermits::let_pass(const std::string& first) {
+void ProcessPermits::let_pass(const std::string& first) {
     auto& behind = m_state->behind;
     for (auto each = behind.begin(); each != behind.end();)
         each = each->second == first ? behind.erase(each) : std::next(each);
     m_state->changed.notify_all();
 }
 
-void JobPermits::after_fork_in_child() {
+void ProcessPermits::after_fork_in_child() {
     static_cast<void>(m_state.release());
     m_state = std::make_unique<State>(m_count);
 }
 
-HeldPermit::HeldPermit(JobPermits& permits, const std::string& blob) : m_permits(permits) {
-    JobPermits::State& state = *m_permits.m_state;
+HeldPermit::HeldPermit(ProcessPermits& permits, const std::string& blob) : m_permits(permits) {
+    ProcessPermits::State& state = *m_permits.m_state;
     std::unique_lock<std::mutex> lock(state.mutex);
     ++state.waiting;
     state.changed.wait(lock, [&] { return state.free > 0 && state.behind.count(blob) == 0; });
@@ -88,8 +88,8 @@ HeldPermit::HeldPermit(JobPermits& permits, const std::string& blob) : m_permits
     m_permits.let_pass(blob);
 }
 
-HeldPermit::HeldPermit(JobPermits& permits) : m_permits(permits) {
-    JobPermits::State& state = *m_permits.m_state;
+HeldPermit::HeldPermit(ProcessPermits& permits) : m_permits(permits) {
+    ProcessPermits::State& state = *m_permits.m_state;
     std::unique_lock<std::mutex> lock(state.mutex);
     const auto may_begin = [&] { return state.waiting == 0 || state.waiting >= k_enough_to_pay; };
     state.changed.wait(lock, [&] { return state.free > 0 && may_begin(); });
@@ -97,7 +97,7 @@ HeldPermit::HeldPermit(JobPermits& permits) : m_permits(permits) {
 }
 
 bool HeldPermit::takes_one_more() {
-    JobPermits::State& state = *m_permits.m_state;
+    ProcessPermits::State& state = *m_permits.m_state;
     const std::lock_guard<std::mutex> guard(state.mutex);
     if (state.free == 0) return false;
     --state.free;
@@ -106,7 +106,7 @@ bool HeldPermit::takes_one_more() {
 }
 
 HeldPermit::~HeldPermit() {
-    JobPermits::State& state = *m_permits.m_state;
+    ProcessPermits::State& state = *m_permits.m_state;
     {
         const std::lock_guard<std::mutex> guard(state.mutex);
         state.free += m_held;
@@ -140,8 +140,8 @@ HostPermit::HostPermit(PermitRequest request) : m_request(std::move(request)) {
                                            : size_text(1024.0 * static_cast<double>(m_request.needed_kib)) +
                                                  " of memory: " + others + " on this host";
             const double waited = notice.waited();
-            say(Level::info, m_request.subject.words + " waits (" + seconds_text(waited) + ") for " + wanted,
-                {"wait", m_request.subject, waited});
+            log_message(Level::info, m_request.subject.words + " waits (" + seconds_text(waited) + ") for " + wanted,
+                        {"wait", m_request.subject, waited});
         }
         std::this_thread::sleep_for(pause);
         pause = std::min(2 * pause, k_longest_permit_pause);
@@ -161,11 +161,11 @@ bool HostPermit::admit(FileLock& admission, WaitNotice& notice) {
         if (is_over || is_due) {
             const std::string path = m_request.directory + "/admission";
             const std::string holder = lock_holder(path);
-            say(is_over ? Level::warn : Level::info,
-                m_request.subject.words + " waits (" + seconds_text(waited) + ") for " +
-                    (holder.empty() ? "the process" : holder) + ", which holds '" + path + "'" +
-                    (is_over ? "; giving up: is it stopped?" : ""),
-                {"wait", m_request.subject, waited, is_over ? "gave_up" : ""});
+            log_message(is_over ? Level::warn : Level::info,
+                        m_request.subject.words + " waits (" + seconds_text(waited) + ") for " +
+                            (holder.empty() ? "the process" : holder) + ", which holds '" + path + "'" +
+                            (is_over ? "; giving up: is it stopped?" : ""),
+                        {"wait", m_request.subject, waited, is_over ? "gave_up" : ""});
         }
         if (is_over) return true;
         std::this_thread::sleep_for(k_first_pause);
@@ -184,7 +184,7 @@ bool HostPermit::is_passed_over(unsigned permit, const std::string& path, const 
     const std::string process = lock_holder(path);
     const bool is_stopped = process.find(k_stopped) != std::string::npos;
     if (!is_stopped && held < m_request.patience) return false;
-    say_once(path + text,
+    log_once(path + text,
              m_request.subject.words + " goes on without waiting for " + (process.empty() ? "the process" : process) +
                  ", which has held the compile permit '" + path + "' for " + seconds_text(held) +
                  (is_stopped ? " or longer" : " or longer; does it hang?"),

@@ -17,9 +17,9 @@
 namespace lazyck::rt {
 
 // Bounds the number of compilers that this process runs.
-class JobPermits {
+class ProcessPermits {
  public:
-    explicit JobPermits(unsigned count) : m_count(count), m_state(std::make_unique<State>(count)) {}
+    explicit ProcessPermits(unsigned count) : m_count(count), m_state(std::make_unique<State>(count)) {}
 
     // Announces that another thread makes `blob` ready, which gets no permit before `first` has had
     // one or needs none. Until `withdraw`, compiles leave permits free for it.
@@ -54,10 +54,10 @@ class JobPermits {
 // A permit to run a compiler, for as long as this object exists.
 class HeldPermit {
  public:
-    HeldPermit(JobPermits& permits, const std::string& blob);
+    HeldPermit(ProcessPermits& permits, const std::string& blob);
     // Takes a permit for work that no call waits for. It comes after all waiting calls, unless they
     // are so many that the work pays off for them.
-    explicit HeldPermit(JobPermits& permits);
+    explicit HeldPermit(ProcessPermits& permits);
     HeldPermit(const HeldPermit&) = delete;
     HeldPermit& operator=(const HeldPermit&) = delete;
     ~HeldPermit();
@@ -66,7 +66,7 @@ class HeldPermit {
     bool takes_one_more();
 
  private:
-    JobPermits& m_permits;
+    ProcessPermits& m_permits;
     unsigned m_held = 1;
 };
 
@@ -90,10 +90,10 @@ struct PermitRequest {
 // <cache>/.slots/<host>/admission is locked while a process decides.
 class HostPermit {
  public:
-    // Waits for a permit and for free memory, and says so whenever a WaitNotice is due. If no other
-    // compile runs on the host, it does not wait for memory. A permit does not count if its holder
-    // was stopped (SIGSTOP, a debugger), or if one compile has held it for longer than the
-    // patience: otherwise all processes would wait for ever.
+    // Waits for a permit and for free memory, and reports the wait whenever a WaitNotice is due. If
+    // no other compile runs on the host, it does not wait for memory. A permit does not count if
+    // its holder was stopped (SIGSTOP, a debugger), or if one compile has held it for longer than
+    // the patience: otherwise all processes would wait without a bound.
     explicit HostPermit(PermitRequest request);
 
     // Returns how many other permits were taken when this one was.
@@ -106,7 +106,7 @@ class HostPermit {
     using Clock = std::chrono::steady_clock;
     enum class Wanting { nothing, permit, memory };
 
-    // Records what the file of a permit says, and since when this process has seen that.
+    // What the file of a permit says, and since when.
     struct Holder {
         std::string text;
         Clock::time_point since;

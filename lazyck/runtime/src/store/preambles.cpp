@@ -45,7 +45,7 @@ struct PreambleRequest {
 };
 
 // Returns whether the recipe's compiler describes its sources for a debugger. Of what comes from a
-// preamble, it would give the preamble's place.
+// preamble, it would give the preamble's path.
 bool has_debug_information(const RecipeRow& recipe) {
     return std::any_of(recipe.compile.begin(), recipe.compile.end(), [](const std::string& word) {
         return word.compare(0, 2, "-g") == 0 && word != "-g0" && word.compare(0, 4, "-gcc") != 0;
@@ -195,7 +195,7 @@ std::uint64_t bytes_in(const Directory& directory, const std::string& name) {
     return bytes;
 }
 
-std::string preamble_place(const Cache& cache, const std::string& key) {
+std::string preamble_directory(const Cache& cache, const std::string& key) {
     return cache.root() + "/" LAZYCK_CACHE_PREAMBLES "/" + key;
 }
 
@@ -222,10 +222,10 @@ std::string Preambles::key_of(const ManifestRow& at, const Strings& archs) {
 
 std::string Preambles::find(const Missing& missing, const SourceFile& source) {
     const std::string key = preamble_key(missing.at, missing.key.archs, source);
-    const std::string place = preamble_place(missing.cache, key);
-    if (key.empty() || !is_directory(place)) return "";
-    open_trusted_directory(place, k_depth_of_preambles + 1);
-    return place;
+    const std::string directory = preamble_directory(missing.cache, key);
+    if (key.empty() || !is_directory(directory)) return "";
+    open_trusted_directory(directory, k_depth_of_preambles + 1);
+    return directory;
 }
 
 std::string Preambles::compile(const ManifestRow& at, const Strings& archs) {
@@ -236,36 +236,37 @@ std::string Preambles::compile(const ManifestRow& at, const Strings& archs) {
         return "its source begins with no includes or has debug information, or " LAZYCK_ENV_PREAMBLES " forbids it";
     const Missing missing(m_store, at, archs, cache);
     const UniqueFd all = open_trusted_directory(cache.make_own_directory(LAZYCK_CACHE_PREAMBLES), k_depth_of_preambles);
-    const std::string place = preamble_place(cache, name);
+    const std::string directory = preamble_directory(cache, name);
     // The lock is held until the preamble is made. Other processes compile without a preamble
     // meanwhile.
     const FileLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/preamble-" + name + ".lock");
     if (lock.state() != FileLock::State::held) return "another process makes it, or files cannot be locked here";
     const SourceFile source = m_store.sources->find(at, cache);
-    if (is_given_up(place)) return "it could not be made or used within the last day";
-    if (!preamble_words(place, source.path).empty()) return "";
+    if (is_given_up(directory)) return "it could not be made or used within the last day";
+    if (!preamble_words(directory, source.path).empty()) return "";
     m_store.sources->check(source, at);
     PreambleRequest request;
     request.recipe = at.manifest.recipe(missing.blob.recipe);
     request.source = source;
-    request.values.source = place + "/preamble" + suffix_of(source.path);
+    request.values.source = directory + "/preamble" + suffix_of(source.path);
     if (!source.root.empty()) request.values.root = LAZYCK_BUNDLE_LINK;
-    request.values.library = m_store.places.library;
+    request.values.library = m_store.paths.library;
     request.values.toolchain = find_toolchain(request.recipe);
     request.values.archs = archs;
     request.text = preamble_of(read_text(source.path));
-    request.directory = place;
+    request.directory = directory;
     PermitRequest wanted = missing.permit_request();
     const Subject& subject = wanted.subject;
     wanted.subject.words = "the headers of " + visible(missing.blob.name);
     const HeldPermit permit(m_store.permits);
     const HostPermit shared(wanted);
-    say(Level::info, "precompiling " + subject.words + ", which others include, too ...", {"preamble", subject});
+    log_message(Level::info, "precompiling " + subject.words + ", which others include, too ...",
+                {"preamble", subject});
     remove_tree(all.get(), name);
     if (mkdirat(all.get(), name.c_str(), 0700) != 0) return system_text(errno);
     std::string problem = make_preamble(request);
     if (problem.empty()) problem = m_store.sources->find_change(source, at);
-    if (!problem.empty()) give_up_preamble(place);
+    if (!problem.empty()) give_up_preamble(directory);
     remove_unused_preambles(Directory::open(cache.root()));
     return problem;
 }
@@ -273,7 +274,7 @@ std::string Preambles::compile(const ManifestRow& at, const Strings& archs) {
 bool Preambles::should_make(const ManifestRow& at, const Strings& archs) {
     const ManifestView& manifest = at.manifest;
     const std::uint32_t recipe = at.blob().recipe;
-    // With a single job, the next call would wait for the preamble.
+    // With one compile at a time, the next call would wait for the preamble.
     if (!m_store.config.has_preambles || m_store.config.jobs < 2 || !m_store.config.launcher.empty() ||
         m_store.jit.is_forbidden())
         return false;
@@ -309,10 +310,10 @@ Strings preamble_words(const std::string& directory, const std::string& source) 
 }
 
 void give_up_preamble(const std::string& directory) {
-    const UniqueFd place = open_file(directory, O_RDONLY | O_DIRECTORY);
-    if (!place) return;
-    remove_contents(place.get());
-    static_cast<void>(open_at(place.get(), file_name_of(k_failed), O_WRONLY | O_CREAT));
+    const UniqueFd opened = open_file(directory, O_RDONLY | O_DIRECTORY);
+    if (!opened) return;
+    remove_contents(opened.get());
+    static_cast<void>(open_at(opened.get(), file_name_of(k_failed), O_WRONLY | O_CREAT));
 }
 
 std::vector<KeptPreamble> preambles_in(const Directory& root) {

@@ -86,7 +86,7 @@ bool RemoteEntry::give_up(const std::string& reason) {
     m_socket = UniqueFd();
     ++m_missing.store.counters.remote_skipped;
     m_problem = m_missing.store.config.remote_helper + ": " + reason;
-    say_once("remote " + reason,
+    log_once("remote " + reason,
              std::string(m_to_compile.empty() ? "the remote caches (" LAZYCK_ENV_REMOTE ") are"
                                               : "the compile service (" LAZYCK_ENV_REMOTE_COMPILE ") is") +
                  " not asked for " + m_missing.subject.words + ": " + m_problem,
@@ -137,15 +137,15 @@ bool RemoteEntry::is_hit() {
         if (begins(line, LAZYCK_LINE_FAILED, text)) fail_there("", false);
         if (begins(line, LAZYCK_LINE_REFUSED, text)) {
             ++m_missing.store.counters.remote_refused;
-            say(Level::warn, text, {"", m_missing.subject});
+            log_message(Level::warn, text, {"", m_missing.subject});
         } else if (begins(line, LAZYCK_LINE_SKIPPED, text)) {
             ++m_missing.store.counters.remote_skipped;
             m_problem = text;
-            say_once("remote " + text, text, {"", m_missing.subject});
+            log_once("remote " + text, text, {"", m_missing.subject});
         } else if (begins(line, LAZYCK_LINE_NOTE " " LAZYCK_NOTE_INFO, text)) {
-            say(Level::info, text, {"", m_missing.subject});
+            log_message(Level::info, text, {"", m_missing.subject});
         } else if (begins(line, LAZYCK_LINE_NOTE " " LAZYCK_NOTE_WARN, text)) {
-            say_once("remote " + text, text, {"", m_missing.subject});
+            log_once("remote " + text, text, {"", m_missing.subject});
         } else if (begins(line, LAZYCK_LINE_PID, text)) {
             std::string_view number = text;
             end_orphan(static_cast<pid_t>(take_integer(number).value_or(0)));
@@ -193,8 +193,8 @@ UniqueFd RemoteEntry::fetch() {
             return file;
         }
         ++m_missing.store.counters.remote_refused;
-        say(Level::warn, "what " + m_label + " has for " + m_missing.subject.words + " is refused: " + fault,
-            {"", m_missing.subject});
+        log_message(Level::warn, "what " + m_label + " has for " + m_missing.subject.words + " is refused: " + fault,
+                    {"", m_missing.subject});
         send(LAZYCK_LINE_BAD " " + fault.substr(0, k_longest_answer / 2));
         m_problem = m_label + ": what it made is refused: " + fault;
         if (bad == k_most_bad) give_up("it keeps offering bad entries");
@@ -203,7 +203,7 @@ UniqueFd RemoteEntry::fetch() {
 }
 
 UniqueFd compile_at_service(const Missing& missing, std::string& origin, std::string& problem) {
-    Strings words = {LAZYCK_OPTION_FROM, missing.store.places.library, LAZYCK_OPTION_EXPECT,
+    Strings words = {LAZYCK_OPTION_FROM, missing.store.paths.library, LAZYCK_OPTION_EXPECT,
                      decimal(missing.guess.blob.seconds, 0)};
     if (missing.at.manifest.has_arch_flags(missing.blob.recipe)) {
         for (const std::string& arch : missing.key.archs) words.insert(words.end(), {LAZYCK_OPTION_ARCH, arch});

@@ -55,7 +55,7 @@ bool SameText::answer(int asker, const StagingDirectory& staging, const char* pr
             m_is_taken_over = true;
         }
     } catch (const std::exception& e) {
-        say(Level::debug, std::string("not taken over: ") + e.what(), {"", m_missing.subject});
+        log_message(Level::debug, std::string("not taken over: ") + e.what(), {"", m_missing.subject});
         m_key = {};
     }
     return send(asker, m_is_taken_over ? "y" : "n", 1, MSG_NOSIGNAL) == 1;

@@ -19,7 +19,6 @@ class SameText {
     // Answers one question of `lazyck-unit`, which has left the text in `staging`. If there is an
     // entry, copies it there as `product`. Returns whether another question may follow.
     bool answer(int asker, const StagingDirectory& staging, const char* product) noexcept;
-    // Returns whether an entry was copied.
     bool is_taken_over() const { return m_is_taken_over; }
     // Returns the digest of the text's key, or zeros if no text was told.
     Digest digest() const { return m_key.is_text ? m_key.id() : Digest(); }

@@ -32,17 +32,18 @@ constexpr std::time_t k_bundle_age = 7 * 24 * 3600;
 constexpr std::size_t k_longest_excerpt = 1000;
 constexpr std::size_t k_room = 1 << 20;
 
-// Returns whether the bundle at `place` is complete, and notes that it was used. Throws
-// CompileError if other users could have put it there.
-bool is_whole(const std::string& place, const std::string& library) {
-    if (!is_file(place + "/" + library + "/contents")) return false;
-    const UniqueFd directory = open_trusted_directory(place, k_depth_of_bundles);
+// Returns whether the bundle at `root` is complete, and notes that it was used. Throws CompileError
+// if other users could have put it there.
+bool is_whole(const std::string& root, const std::string& library) {
+    if (!is_file(root + "/" + library + "/contents")) return false;
+    const UniqueFd directory = open_trusted_directory(root, k_depth_of_bundles);
     futimens(directory.get(), nullptr);
     return true;
 }
 
 // Returns why a small file cannot be written in `directory`, as an errno value, or 0 if it can. A
-// full disk or a quota is a fault of the place, so another place may do. A damaged archive is not.
+// full disk or a quota is a fault of the directory, so another one may do. A damaged archive is
+// not.
 int find_write_error(int directory) {
     const UniqueFd file = open_at(directory, "room", O_WRONLY | O_CREAT | O_TRUNC);
     if (file && write_all(file.get(), std::string(k_room, ' '))) return 0;
@@ -70,9 +71,10 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
     command.output = log.get();
     command.timeout_seconds = k_longest_unpacking;
     command.beat = [&](double seconds) {
-        say(Level::info, "still unpacking '" + archive + "' (" + seconds_text(seconds) + ")", {"unpack", {}, seconds});
+        log_message(Level::info, "still unpacking '" + archive + "' (" + seconds_text(seconds) + ")",
+                    {"unpack", {}, seconds});
     };
-    say(Level::debug, "unpacking '" + archive + "'", {"unpack"});
+    log_message(Level::debug, "unpacking '" + archive + "'", {"unpack"});
     const Outcome outcome = run_command(command);
     // An unknown ending is judged by the files that tar left, which the caller checks.
     if (outcome.ending != Ending::failed) return;
@@ -86,10 +88,10 @@ void run_tar(const std::string& archive, const StagingDirectory& staging, int in
          shell_quote(directory_of(directory_of(archive))));
 }
 
-// Unpacks `archive` to `place`. `is_made` returns whether another process was first, which can
+// Unpacks `archive` to `root`. `is_made` returns whether another process was first, which can
 // happen where the file system has no locks, or where this process took long. What the other
 // process unpacked is then left alone, because others may already compile from it.
-void unpack(const std::string& archive, const std::string& library, const std::string& place, Cache& cache,
+void unpack(const std::string& archive, const std::string& library, const std::string& root, Cache& cache,
             const std::function<bool()>& is_made) {
     const StagingDirectory staging(owned_prefix(cache.root() + "/" LAZYCK_CACHE_STAGING "/bundle"));
     const char* const name = "unpacked";
@@ -99,13 +101,13 @@ void unpack(const std::string& archive, const std::string& library, const std::s
     run_tar(archive, staging, into.get());
     if (!is_file_in(into.get(), library + "/contents"))
         fail("lazyck: '" + archive + "' is damaged: it has no contents; install the library again");
-    const UniqueFd bundles = open_trusted_directory(directory_of(place), k_depth_of_bundles - 1);
-    const std::string own = file_name_of(place);
+    const UniqueFd bundles = open_trusted_directory(directory_of(root), k_depth_of_bundles - 1);
+    const std::string own = file_name_of(root);
     if (is_made()) return;
     remove_tree(bundles.get(), own);
     if (renameat(staging.fd(), name, bundles.get(), own.c_str()) == 0) return;
-    if ((errno != ENOTEMPTY && errno != EEXIST) || !is_whole(place, library)) {
-        fail_system("cannot put the unpacked bundle at '" + place + "'", errno);
+    if ((errno != ENOTEMPTY && errno != EEXIST) || !is_whole(root, library)) {
+        fail_system("cannot put the unpacked bundle at '" + root + "'", errno);
     }
 }
 
@@ -142,45 +144,45 @@ Match match_of(const std::string& root, const ManifestRow& at) {
 
 // Throws CompileError if none of `roots` has any part of the library's bundle, which means that the
 // library was copied without it.
-void check_bundle(const Places& places, const ManifestRow& at) {
+void check_bundle(const LibraryPaths& paths, const ManifestRow& at) {
     const std::string name = file_name_of(at.manifest.library());
     const BlobRow blob = at.blob();
     std::string looked_at;
-    for (const std::string& root : places.roots) {
+    for (const std::string& root : paths.roots) {
         struct stat st;
-        const std::string place = root + "/" + name;
-        if (stat(place.c_str(), &st) == 0) return;
-        looked_at += (looked_at.empty() ? "'" : " nor '") + visible(place) + "'";
+        const std::string path = root + "/" + name;
+        if (stat(path.c_str(), &st) == 0) return;
+        looked_at += (looked_at.empty() ? "'" : " nor '") + visible(path) + "'";
     }
-    fail_for(blob, "the bundle of '" + visible(places.library) + "', which has its source, is not at " + looked_at +
+    fail_for(blob, "the bundle of '" + visible(paths.library) + "', which has its source, is not at " + looked_at +
                        "; copy lazyck/" + visible(name) + " of the build's install dir to " +
-                       visible(places.roots.front() + "/" + name) + ", or name the directory that holds " +
+                       visible(paths.roots.front() + "/" + name) + ", or name the directory that holds " +
                        visible(name) + " with " LAZYCK_ENV_ROOT);
 }
 
 // Returns the root whose bundle is the library's own, or the first root if none has a bundle.
 // Throws CompileError if there are only bundles of other builds: their sources must not be cached
 // under this build's key.
-std::string root_of_blob(const Places& places, const ManifestRow& at) {
+std::string root_of_blob(const LibraryPaths& paths, const ManifestRow& at) {
     const BlobRow blob = at.blob();
-    if (places.roots.empty()) {
+    if (paths.roots.empty()) {
         fail_for(blob,
                  "its bundle is beside the file of " + visible(at.manifest.library()) +
                      ", whose place is unknown (without /proc it is known only if it was loaded by an absolute path);"
                      " name the directory that holds the bundle with " LAZYCK_ENV_ROOT);
     }
     std::string other;
-    for (const std::string& root : places.roots) {
+    for (const std::string& root : paths.roots) {
         const Match match = match_of(root, at);
         if (match == Match::this_build) return root;
         if (match == Match::other_build) other = root;
     }
     if (other.empty()) {
-        check_bundle(places, at);
-        return places.roots.front();  // the compile reports what is missing
+        check_bundle(paths, at);
+        return paths.roots.front();  // the compile reports what is missing
     }
     fail_for(blob, "the bundle at '" + other + "' is of another build of " + at.manifest.library() + " than '" +
-                       places.library + "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT);
+                       paths.library + "'; install the library again, or name its own bundle with " LAZYCK_ENV_ROOT);
 }
 
 // Checks that the source's path does not lead out of the bundle.
@@ -233,25 +235,25 @@ std::string library_in(const std::string& directory, const ManifestView& manifes
 std::string Sources::unpacked(const std::string& path, const ManifestRow& at, Cache& cache) {
     const std::string library = file_name_of(at.manifest.library()), digest = digest_of(path);
     const BlobRow blob = at.blob();
-    const std::string place = cache.make_own_directory(LAZYCK_CACHE_BUNDLES) + "/" + digest;
+    const std::string root = cache.make_own_directory(LAZYCK_CACHE_BUNDLES) + "/" + digest;
     const auto is_known_good = [&] {
         const std::lock_guard<std::mutex> guard(m_mutex);
-        return m_good.count(place) != 0;
+        return m_good.count(root) != 0;
     };
     // A bundle that was unpacked into a cache may have been removed in part, or torn by a power
     // cut. Later changes are detected at the compile, as in any bundle.
     const auto is_made = [&] {
-        return is_whole(place, library) && is_file(place + "/" + blob.source) &&
-               (is_known_good() || m_contents.find_fault(place, at.manifest, blob).empty());
+        return is_whole(root, library) && is_file(root + "/" + blob.source) &&
+               (is_known_good() || m_contents.find_fault(root, at.manifest, blob).empty());
     };
     if (!is_made()) {
         const BlobLock lock(cache.root() + "/" LAZYCK_CACHE_LOCKS "/bundle-" + digest + ".lock",
                             {"the bundle of " + visible(library), library, "", "", ""}, k_patience, is_made);
-        if (!is_made()) unpack(path, library, place, cache, is_made);
+        if (!is_made()) unpack(path, library, root, cache, is_made);
     }
     const std::lock_guard<std::mutex> guard(m_mutex);
-    m_good.insert(place);
-    return place;
+    m_good.insert(root);
+    return root;
 }
 
 std::string Sources::digest_of(const std::string& path) {
@@ -281,9 +283,8 @@ void remove_unused_bundles(const Directory& root) {
 SourceFile Sources::find(const ManifestRow& at, Cache& cache) {
     const BlobRow blob = at.blob();
     check_stays_inside(blob);
-    if (blob.source[0] == '/')
-        return {m_places.roots.empty() ? "" : m_places.roots[0], blob.source, blob.source, false};
-    std::string root = root_of_blob(m_places, at);
+    if (blob.source[0] == '/') return {m_paths.roots.empty() ? "" : m_paths.roots[0], blob.source, blob.source, false};
+    std::string root = root_of_blob(m_paths, at);
     const std::string archive = archive_path(root, file_name_of(at.manifest.library()));
     if (!is_file(root + "/" + blob.source) && is_file(archive)) {
         if (is_privileged()) check_way(blob, archive);

@@ -19,7 +19,7 @@
 namespace lazyck::rt {
 
 // Tells where a lazy library and its bundle are.
-struct Places {
+struct LibraryPaths {
     std::string library;
     Strings roots;  // where the bundle may be
 };
@@ -46,12 +46,11 @@ struct SourceFile {
 
 class Sources {
  public:
-    explicit Sources(const Places& places) : m_places(places) {}
+    explicit Sources(const LibraryPaths& paths) : m_paths(paths) {}
 
     // Returns where the blob's source is. The sources of an archived bundle are unpacked into
     // `cache`. Throws CompileError.
     SourceFile find(const ManifestRow& at, Cache& cache);
-    // Throws CompileError unless the source is fit to be compiled.
     void check(const SourceFile& source, const ManifestRow& at);
     // Returns what the compiler read that changed since the build, or an empty string.
     std::string find_change(const SourceFile& source, const ManifestRow& at);
@@ -60,7 +59,7 @@ class Sources {
     std::string unpacked(const std::string& path, const ManifestRow& at, Cache& cache);
     std::string digest_of(const std::string& path);
 
-    const Places& m_places;
+    const LibraryPaths& m_paths;
     Contents m_contents;
     std::mutex m_mutex;
     // The digests of archives by path, with the status then.

@@ -30,8 +30,8 @@ void quarantine(const std::string& path, const std::string& problem, const Subje
     if (renameat(directory.get(), name.c_str(), directory.get(), aside.c_str()) != 0 && errno != ENOENT) {
         fail_system("the cache entry '" + path + "' is damaged (" + problem + ") and cannot be moved aside", errno);
     }
-    say(Level::warn, "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + aside + "'",
-        {"damaged", subject});
+    log_message(Level::warn, "the cache entry '" + path + "' is damaged (" + problem + "); moved to '" + aside + "'",
+                {"damaged", subject});
 }
 
 }  // namespace
@@ -40,11 +40,11 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     const std::lock_guard<std::mutex> guard(mutex);
     if (m_caches) return m_caches;
     Strings tiers = config.cache_path;
-    for (const std::string& root : places.roots) tiers.push_back(root + "/" LAZYCK_BUNDLE_CACHE);
+    for (const std::string& root : paths.roots) tiers.push_back(root + "/" LAZYCK_BUNDLE_CACHE);
     const std::string& given = m_given.empty() ? config.cache_dir : m_given;
     std::string name = config.name.empty() ? manifest.cache_name() : config.name;
     if (name.empty()) name = LAZYCK_DEFAULT_CACHE_NAME;
-    const auto find = [library = places.library, manifest] { return find_packs(library, manifest); };
+    const auto find = [library = paths.library, manifest] { return find_packs(library, manifest); };
     m_caches = std::make_shared<Caches>(given, config.caches, name, tiers, find);
     return m_caches;
 }
@@ -67,14 +67,14 @@ std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs) {
             here = look_up_entry(cache, key, symbols);
         } catch (const CompileError& e) {
             if (!cache.is_tier()) throw;
-            say_once(cache.root(), e.what());
+            log_once(cache.root(), e.what());
             return false;
         }
         if (here.state == EntryState::ready) {
             ++counters.hits;
             if (is_said(Level::debug)) {
                 const Subject subject = subject_of(at.manifest, blob, key.arch_label());
-                say(Level::debug, "found " + subject.words + ": " + here.entry.path, {"hit", subject});
+                log_message(Level::debug, "found " + subject.words + ": " + here.entry.path, {"hit", subject});
             }
             here.entry.origin = cache.is_tier() ? LAZYCK_ORIGIN_TIER " " + cache.root() : LAZYCK_ORIGIN_CACHE;
             found = std::move(here.entry);
@@ -82,7 +82,7 @@ std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs) {
         }
         if (here.state == EntryState::damaged && cache.is_tier()) {
             const std::string path = cache.entry_path(key);
-            say_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); skipped",
+            log_once(path, "the entry '" + path + "' is damaged (" + here.problem + "); skipped",
                      {"damaged", subject_of(at.manifest, blob, key.arch_label())});
         }
         return false;
@@ -114,7 +114,7 @@ UniqueFd Store::find_text(const ManifestView& manifest, const EntryKey& text, co
         try {
             found = rt::find_text(cache, text, symbols);
         } catch (const CompileError& e) {
-            say_once(cache.root() + " texts", e.what());
+            log_once(cache.root() + " texts", e.what());
         }
         return static_cast<bool>(found);
     });
@@ -122,7 +122,7 @@ UniqueFd Store::find_text(const ManifestView& manifest, const EntryKey& text, co
 }
 
 Guess Store::guess(const ManifestView& manifest, const Costs& costs) const {
-    for (const std::string& root : places.roots) {
+    for (const std::string& root : paths.roots) {
         const std::string shipped = root + "/" + manifest.library() + "/" LAZYCK_BUNDLE_COSTS;
         if (is_file(shipped)) return costs.guess(shipped);
     }
@@ -131,8 +131,8 @@ Guess Store::guess(const ManifestView& manifest, const Costs& costs) const {
 
 std::string Store::history(const ManifestView& manifest) {
     const auto caches = this->caches(manifest);
-    const auto places = caches->to_read();
-    return places.empty() || places[0]->is_tier() ? "" : places[0]->history_path();
+    const auto readable = caches->to_read();
+    return readable.empty() || readable[0]->is_tier() ? "" : readable[0]->history_path();
 }
 
 void Store::set_cache_dir(const std::string& path) {
@@ -173,7 +173,7 @@ void Store::after_fork_in_child() {
     static_cast<void>(sources.release());
     static_cast<void>(named_copies.release());
     m_caches.reset();
-    sources = std::make_unique<Sources>(places);
+    sources = std::make_unique<Sources>(paths);
     named_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
     mutex.unlock();
 }
@@ -186,12 +186,12 @@ Entry Store::obtain(const ManifestRow& at, const Strings& archs) {
 Entry Store::fill(const ManifestRow& at, const Strings& archs) {
     ++counters.misses;
     const auto caches = this->caches(at.manifest);
-    const Strings mismatches = explain_mismatches(caches->packs(), places.library, at.manifest);
+    const Strings mismatches = explain_mismatches(caches->packs(), paths.library, at.manifest);
     std::string service_problem;
     try {
         if (jit.is_forbidden() && !config.has_remote) fail_frozen(at, archs, *caches->own());
         if (!jit.is_forbidden()) {
-            for (const std::string& sentence : mismatches) say_once(sentence, sentence);
+            for (const std::string& sentence : mismatches) log_once(sentence, sentence);
         }
         return *fill_where_writable(at, archs, true, service_problem);
     } catch (const PermanentFailure&) {
@@ -221,7 +221,7 @@ void Store::refuse_by_kernel(const ManifestRow& at) {
     caches(at.manifest)->own()->by_kernel(at.manifest.shelf(), at.blob().name).add(LAZYCK_COST_REFUSED " 0");
 }
 
-// Compiles in the next place if a cache cannot be written.
+// Compiles into the next cache if one cannot be written.
 std::optional<Entry> Store::fill_where_writable(const ManifestRow& at, const Strings& archs, bool may_compile,
                                                 std::string& service_problem) {
     const auto caches = this->caches(at.manifest);
@@ -233,11 +233,11 @@ std::optional<Entry> Store::fill_where_writable(const ManifestRow& at, const Str
         } catch (const OutOfMemory&) {
             if (std::exchange(was_short_of_memory, true)) throw;
             const Subject subject = subject_of(at.manifest, at.blob(), key_of(at, archs).arch_label());
-            say(Level::warn,
-                "the compiler of " + subject.words + " ran out of memory: retrying when twice as much is free",
-                {"retry", subject});
+            log_message(Level::warn,
+                        "the compiler of " + subject.words + " ran out of memory: retrying when twice as much is free",
+                        {"retry", subject});
         } catch (const SystemFailure& e) {
-            if (!m_may_stand_in || !is_of_place(e.error())) throw;
+            if (!m_may_stand_in || !is_storage_error(e.error())) throw;
             // Another process has emptied the cache meanwhile. Its directories are created again.
             if ((e.error() == ENOENT || e.error() == ESTALE) && !std::exchange(was_cleaned, true)) continue;
             caches->pass_over(cache, e);
@@ -293,7 +293,7 @@ void Store::fail_frozen(const ManifestRow& at, const Strings& archs, Cache& cach
     const BlobRow blob = at.blob();
     const EntryKey key = key_of(at, archs);
     const EntryLookup found = look_up_entry(cache, key, {});
-    Strings command = {"lazyck", "prebuild", "build", "--manifest", places.library};
+    Strings command = {"lazyck", "prebuild", "build", "--manifest", paths.library};
     const bool is_for_gpus = !key.archs.empty() && key.archs != Strings{machine_name(key.machine)};
     // --gpu-archs would make an entry for each of several archs; LAZYCK_ARCHS makes one for all.
     const bool is_joint = is_for_gpus && key.archs.size() > 1;

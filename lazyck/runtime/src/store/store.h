@@ -13,11 +13,11 @@
 #include "bundle/manifest_view.h"
 #include "cache/caches.h"
 #include "cache/entry.h"
+#include "history/events.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
 #include "platform/messages.h"
 #include "platform/process.h"
-#include "record/events.h"
 #include "store/jit_policy.h"
 #include "store/permits.h"
 #include "store/preambles.h"
@@ -36,11 +36,11 @@ struct Counters {
 
 class Store {
  public:
-    // With `may_stand_in`, a store that cannot write the cache compiles into another place, for
-    // this process only.
-    Store(const Config& its_config, Places its_places, bool may_stand_in = false)
+    // With `may_stand_in`, a store that cannot write the cache compiles into another one, for this
+    // process only.
+    Store(const Config& its_config, LibraryPaths its_paths, bool may_stand_in = false)
         : config(its_config),
-          places(std::move(its_places)),
+          paths(std::move(its_paths)),
           events(config.trace),
           jit(config),
           permits(config.jobs),
@@ -97,13 +97,13 @@ class Store {
     void after_fork_in_child();
 
     const Config config;
-    const Places places;
+    const LibraryPaths paths;
     Counters counters;
     Events events;
     JitPolicy jit;
     std::mutex mutex;  // held for moments only; guards which caches there are, and what `preambles` remembers
-    std::unique_ptr<Sources> sources = std::make_unique<Sources>(places);
-    JobPermits permits;
+    std::unique_ptr<Sources> sources = std::make_unique<Sources>(paths);
+    ProcessPermits permits;
     Preambles preambles{*this};
     std::unique_ptr<NamedCopies> named_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
 
@@ -132,7 +132,7 @@ long memory_for(const Config& config, const Guess& guess);
 // How a failure is to be treated; see failure.h.
 struct Verdict {
     bool is_final = false;
-    int place_error = 0;
+    int storage_error = 0;
     bool is_of_memory = false;
 };
 
@@ -156,11 +156,9 @@ struct Missing {
     const Subject subject;
     const Guess guess;
 
-    // Returns an event of the entry.
     Event event(const char* kind) const;
     // Reports that the call waited for `what` since `begin`, if that was long enough to notice.
     void tell_wait(const std::string& what, double begin) const;
-    // Returns the request for a permit of the host to compile.
     PermitRequest permit_request() const;
     // Throws CompileError that says why the entry cannot be compiled, and by which shell line to
     // repeat that, if there is one.
@@ -168,9 +166,9 @@ struct Missing {
 };
 
 // Waits for permits, and compiles the entry by the library's own compiler: stage, compile, link,
-// check, seal, publish. The entry is then at its place in the cache with the log beside it, which
-// is also left on failure. Sends the entry to the remote caches, by `remote` if that is not null.
-// The caller holds the entry's lock. Throws CompileError.
+// check, seal, publish. The entry is then in the cache with the log beside it, which is also left
+// on failure. Sends the entry to the remote caches, by `remote` if that is not null. The caller
+// holds the entry's lock. Throws CompileError.
 Entry compile_entry(const Missing& missing, RemoteEntry* remote);
 
 }  // namespace lazyck::rt

@@ -31,7 +31,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::time_t k_trim_interval = 3600;  // seconds
-// A log without an entry is that of a failure, which somebody may be reading about.
+// A log without an entry is that of a failure, which a message names.
 constexpr double k_failure_kept = 7 * 24 * 3600;  // seconds
 
 // Holds the files of an entry, or a precompiled preamble, which is a directory.
@@ -179,13 +179,14 @@ void trim_now_and_then(const std::string& root, std::uint64_t most_bytes) try {
     const auto ignore = [](const TrimmedEntry&) {};
     if (trim(directory, {UINT64_MAX, -1, true}, ignore).kept_bytes <= most_bytes) return;
     const TrimOutcome outcome = trim(directory, {most_bytes / 10 * 9}, ignore);
-    say(Level::info,
-        "the cache '" + root + "' was larger than " + size_text(static_cast<double>(most_bytes)) + ": removed the " +
-            std::to_string(outcome.removed) + " least recently used blob" + (outcome.removed == 1 ? ", " : "s, ") +
-            size_text(static_cast<double>(outcome.removed_bytes)) + " (" LAZYCK_ENV_CACHE_MAXSIZE ")",
-        {"trim"});
+    log_message(Level::info,
+                "the cache '" + root + "' was larger than " + size_text(static_cast<double>(most_bytes)) +
+                    ": removed the " + std::to_string(outcome.removed) + " least recently used blob" +
+                    (outcome.removed == 1 ? ", " : "s, ") + size_text(static_cast<double>(outcome.removed_bytes)) +
+                    " (" LAZYCK_ENV_CACHE_MAXSIZE ")",
+                {"trim"});
 } catch (const std::exception& e) {
-    say(Level::warn, std::string("cannot trim the cache: ") + e.what());
+    log_message(Level::warn, std::string("cannot trim the cache: ") + e.what());
 }
 
 }  // namespace lazyck::rt

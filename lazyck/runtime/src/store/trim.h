@@ -19,7 +19,7 @@ void for_each_entry(const std::string& root, const std::function<void(const Dire
 
 struct TrimRequest {
     std::uint64_t most_bytes = UINT64_MAX;  // that may stay
-    double oldest_seconds = -1;             // that an entry may stay after its last use; negative: for ever
+    double oldest_seconds = -1;             // that an entry may stay after its last use; negative: without a limit
     bool is_dry = false;                    // only report what would be removed
     // Paths of entries, or of the directories that hold them, that may be removed. If not set, any
     // may.

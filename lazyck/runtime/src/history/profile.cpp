@@ -1,4 +1,4 @@
-#include "record/profile.h"
+#include "history/profile.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -41,7 +41,7 @@ struct Follower {
 // Returns whether `text` can be recorded: a tab or a newline in a name would break the line.
 bool is_plain(const std::string& text) { return text.find_first_of("\t\n\r") == std::string::npos; }
 
-std::atomic<long long> g_start{0};  // of the first record, in milliseconds since 1970
+std::atomic<long long> g_start{0};  // of the first recording, in milliseconds since 1970
 
 std::string process_name() {
     long long start = 0;
@@ -115,7 +115,8 @@ void append_profile(const std::string& path, const std::vector<ProfileRow>& rows
     if (is_open && write_without_signal(fd.get(), text)) return;
     static machine::Flag s_has_warned{false};
     const int error = errno;
-    if (!s_has_warned.exchange(true)) say(Level::warn, "cannot record in '" + path + "': " + system_text(error));
+    if (!s_has_warned.exchange(true))
+        log_message(Level::warn, "cannot record in '" + path + "': " + system_text(error));
 }
 
 std::vector<ProfileRow> read_profile(const std::string& path, const std::string& library) {

@@ -4,7 +4,7 @@
 //      "tid": ..., "host": ..., "rank": ..., "failed": true, "what": ..., "kib": ..., "size": ...}
 // Members without a value are left out. Compiles and waits are written at once, loads together,
 // because a load must cost next to nothing. A file that has grown large is moved to "<host>.1".
-#include "record/events.h"
+#include "history/events.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -66,7 +66,7 @@ void append_history(const std::string& path, const std::string& lines) {
         if (st.st_size <= k_largest_history) return;
         renameat(directory.get(), name.c_str(), directory.get(), (name + ".1").c_str());
     } catch (const CompileError&) {
-        // Others could write to the directory; whoever needs it more says so.
+        // Others could write to the directory. The cache reports that.
     }
 }
 
@@ -99,7 +99,7 @@ bool write_at(int fd, std::string_view data, std::size_t at) {
 }
 
 // Returns where the next line begins in a file of this size: after its last whole line, or after
-// the opening bracket. The result is npos if there is no such place.
+// the opening bracket. The result is npos if there is neither.
 std::size_t end_of_lines(int fd, std::size_t size) {
     const auto last = [&](std::size_t most) {
         const std::size_t start = size - std::min(size, most);
@@ -230,8 +230,8 @@ void Events::run(const std::shared_ptr<Queue>& queue) {
         queue->is_telling = true;
         lock.unlock();
         if (dropped > 0)
-            say(Level::warn, "the listener is too slow: it missed " + std::to_string(dropped) +
-                                 (dropped == 1 ? " event" : " events"));
+            log_message(Level::warn, "the listener is too slow: it missed " + std::to_string(dropped) +
+                                         (dropped == 1 ? " event" : " events"));
         message();
         lock.lock();
         queue->is_telling = false;
@@ -263,7 +263,7 @@ void Events::trace(const Event& event) {
     const std::string problem = append_to_trace(m_trace, lines, patience);
     if (problem.empty()) return;
     if (!is_named) m_is_process_named = false;
-    if (!m_has_warned.exchange(true)) say(Level::warn, "cannot write the trace '" + m_trace + "': " + problem);
+    if (!m_has_warned.exchange(true)) log_message(Level::warn, "cannot write the trace '" + m_trace + "': " + problem);
 }
 
 void Events::tell(const Event& event, const std::string& history) {
