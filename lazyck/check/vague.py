@@ -66,7 +66,6 @@ def is_vague(name: str, explicit: frozenset[str], with_key: frozenset[str]) -> b
 
 
 def is_instance(name: str) -> bool:
-    """Return whether a mangled name has template arguments."""
     rest, at = "", 4 if _TABLE.match(name) else 0
     while at < len(name):
         digits = re.compile(r"\d+").match(name, at)

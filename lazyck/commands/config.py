@@ -97,7 +97,6 @@ def _default_cache(file: UserFile, env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def to_json(found: Configuration) -> dict[str, object]:
-    """Return the settings as `--json` prints them."""
     return asdict(found) | {"user_file": str(found.user_file or "")}
 
 

@@ -46,8 +46,6 @@ class Health:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All toolchains, and what lazyck itself needs."""
-
     toolchains: tuple[Health, ...]
     own: tuple[Requirement, ...]
 
@@ -79,7 +77,6 @@ def examine(env: Mapping[str, str]) -> DoctorReport:
 
 
 def examine_toolchain(toolchain: Toolchain, env: Mapping[str, str]) -> Health:
-    """Return what one toolchain reports about itself."""
     found: Found | None = None
     try:
         found = toolchain.find(env)
@@ -116,7 +113,6 @@ def unpacking_check(env: Mapping[str, str]) -> Requirement:
 
 
 def directories(env: Mapping[str, str]) -> list[Requirement]:
-    """Check the cache, and the directory of the tools that lazyck compiles for itself."""
     try:
         cache = cache_dir(env)
     except UsageError as e:

@@ -116,8 +116,6 @@ class BlobRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that a lazy library knows of its blobs."""
-
     library: str
     soname: str
     cache_name: str

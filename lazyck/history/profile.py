@@ -152,7 +152,6 @@ def show_ranks(ranks: Sequence[int]) -> str:
 
 
 def encode(uses: Iterable[Use]) -> bytes:
-    """Return the text of a profile with these uses in this order."""
     rows = [HEADER]
     for u in uses:
         figures = (u.order, u.calls, f"{u.seconds:.1f}", u.peak_kib, show_ranks(u.ranks), u.process or MERGED, u.time)

@@ -62,8 +62,6 @@ class ShimConf:
 
 @dataclass(frozen=True)
 class SharedConf:
-    """Hold what all shims of a set-up have in common."""
-
     blobs: tuple[str, ...]  # globs
     log: str
     compiles: str  # list of compiles, for compile_commands.json

@@ -84,7 +84,6 @@ class HostToolchain(GnuToolchain):
         )
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Requirement]:
-        """Check the compiler, and a C++17 library made with it, as the runtime is."""
         done = super().checks(found, env)
         if found is None or done[0].state is not RequirementState.OK:
             return done

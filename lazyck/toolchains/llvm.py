@@ -52,7 +52,6 @@ class LlvmToolchain(GnuToolchain):
         return Found(self, "", words) if words else None
 
     def checks(self, found: Found | None, env: Mapping[str, str]) -> list[Requirement]:
-        """Check the compiler, a module that it compiles and links, and lazyck-irc."""
         done = super().checks(found, env)
         if found is None or done[0].state is not RequirementState.OK:
             return done
