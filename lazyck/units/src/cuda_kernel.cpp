@@ -99,7 +99,7 @@ std::string make_image(const Steps& steps, const std::string& directory) {
     return image;
 }
 
-Library library_of(const Steps& steps) { return {steps.compile_host.words[0], ".nv_fatbin", 4}; }
+LibraryFormat library_of(const Steps& steps) { return {steps.compile_host.words[0], ".nv_fatbin", 4}; }
 
 // Returns what ties a kernel to the others of its source, or an empty string.
 std::string tie_of(const Kernel& kernel, const Ptx& ptx) {

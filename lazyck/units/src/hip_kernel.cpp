@@ -253,7 +253,7 @@ void run_between(const ClangSteps& steps) {
     for (const Step& step : steps.between) run(step);
 }
 
-Library library_of(const ClangSteps& steps) { return {steps.host.words[0], k_image_section, 12}; }
+LibraryFormat library_of(const ClangSteps& steps) { return {steps.host.words[0], k_image_section, 12}; }
 
 void make_whole_source(const Unit& unit, const ClangSteps& steps, const Kernel& kernel) {
     std::set<std::string> symbols = {LAZYCK_IMAGE_SYMBOL};

@@ -71,9 +71,9 @@ void for_each_word(std::string_view text, std::string_view own, const F& f) {
 }
 
 // Finds the declarations, and the functions of classes, that mention each name.
-class Mentions {
+class NameUses {
  public:
-    Mentions(std::string_view text, const Definitions& found) : m_text(text), m_found(found) {
+    NameUses(std::string_view text, const Definitions& found) : m_text(text), m_found(found) {
         for (const Declared& each : found.all) {
             for (const std::string_view name : each.names) m_users[name];
         }
@@ -193,7 +193,7 @@ class Users {
             if (roots[i] || m_found.all[i].names.empty()) use(i);
         }
         while (!m_open.empty()) {
-            const Range range = m_open.back();
+            const NeededRange range = m_open.back();
             m_open.pop_back();
             read(range);
         }
@@ -201,7 +201,7 @@ class Users {
     }
 
  private:
-    struct Range {
+    struct NeededRange {
         std::size_t begin, end;
         bool is_function;
     };
@@ -229,7 +229,7 @@ class Users {
     }
 
     // Reads a declaration without its optional functions, or one optional function.
-    void read(const Range& range) {
+    void read(const NeededRange& range) {
         std::size_t at = range.begin;
         auto cut = std::lower_bound(m_cuts.begin(), m_cuts.end(), at,
                                     [](const Cut& each, std::size_t offset) { return each.begin < offset; });
@@ -276,7 +276,7 @@ class Users {
     const std::vector<Cut>& m_cuts;
     std::unordered_map<std::string_view, Indices> m_declared, m_waiting;
     std::unordered_set<std::string_view> m_mentioned;
-    std::vector<Range> m_open;
+    std::vector<NeededRange> m_open;
     Parts m_used;
 };
 
@@ -367,7 +367,7 @@ std::string with_needed_parts(std::string_view text, const Definitions& found, c
 }
 
 Parts that_reach(std::string_view text, const Definitions& found, std::vector<std::string_view> names) {
-    return Mentions(text, found).reach(std::move(names));
+    return NameUses(text, found).reach(std::move(names));
 }
 
 }  // namespace lazyck::units

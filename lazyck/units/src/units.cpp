@@ -48,7 +48,7 @@ bool names_locations(const Step& compile) {
     });
 }
 
-void make_library_of(const std::string& content, const Library& library, const Unit& unit,
+void make_library_of(const std::string& content, const LibraryFormat& library, const Unit& unit,
                      const std::set<std::string>& symbols) {
     std::string text = " .section " + library.section + ",\"a\"\n .p2align " + std::to_string(library.alignment) + "\n";
     for (const std::string& symbol : symbols) {
@@ -164,12 +164,12 @@ void write_cost(const Unit& unit, const std::string& what) {
     write_file(unit.output + LAZYCK_SUFFIX_COST, what + "\n");
 }
 
-void make_library(const Library& library, const Unit& unit, const std::set<std::string>& symbols,
+void make_library(const LibraryFormat& library, const Unit& unit, const std::set<std::string>& symbols,
                   const std::string& image) {
     make_library_of(" .incbin " + quoted(image) + "\n", library, unit, symbols);
 }
 
-void make_refusal(const Library& library, const Unit& unit, const Kernel& kernel, const std::string& reason) {
+void make_refusal(const LibraryFormat& library, const Unit& unit, const Kernel& kernel, const std::string& reason) {
     make_library_of(" .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n", library, unit, {kernel.symbol});
     write_cost(unit, LAZYCK_COST_REFUSED " " + std::to_string(cpu_seconds()));
 }

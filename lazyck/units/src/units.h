@@ -104,17 +104,17 @@ void write_cost(const Unit& unit, const std::string& what);
 
 // How libraries with images are made: the compiler, the section, and the alignment of the image, as
 // a power of two.
-struct Library {
+struct LibraryFormat {
     std::string compiler, section;
     int alignment;
 };
 
 // Makes the shared library `unit.output`, in which each of the names `symbols` stands for the
 // contents of the file `image`. Throws Refused.
-void make_library(const Library& library, const Unit& unit, const std::set<std::string>& symbols,
+void make_library(const LibraryFormat& library, const Unit& unit, const std::set<std::string>& symbols,
                   const std::string& image);
 
 // Makes it with the reason why `kernel` cannot be compiled by itself, and writes the cost.
-void make_refusal(const Library& library, const Unit& unit, const Kernel& kernel, const std::string& reason);
+void make_refusal(const LibraryFormat& library, const Unit& unit, const Kernel& kernel, const std::string& reason);
 
 }  // namespace lazyck::units

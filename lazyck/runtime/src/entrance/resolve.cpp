@@ -101,14 +101,14 @@ class WorkStack {
     char* m_bottom = nullptr;  // the page below must not be accessed; null: there is no stack
 };
 
-struct Call {
+struct ResolverCall {
     std::uint32_t number;
     const std::uintptr_t* arguments;
 };
 
 // Looks up the function for a call. It is not inlined, so that its frame is on the other stack.
 __attribute__((noinline)) void* look_up_function(void* what) {
-    const Call& call = *static_cast<const Call*>(what);
+    const ResolverCall& call = *static_cast<const ResolverCall*>(what);
     try {
         if (call.number < lazyck_slot_count)
             return lazyck::rt::Library::get().resolve(call.number, lazyck::rt::machine::return_address(call.arguments));
@@ -127,6 +127,6 @@ extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint3
     const Undisturbed undisturbed;
     const lazyck::rt::DefaultFloatingPoint ours;
     WorkStack stack;
-    Call call = {number, arguments};
+    ResolverCall call = {number, arguments};
     return stack.run(look_up_function, &call);
 }

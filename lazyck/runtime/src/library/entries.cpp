@@ -140,7 +140,7 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
     const char* const name = at.blob().name;
     core.store.events.prepare();
     if (core.store.config.has_remote && adopts_orphans()) stay_loaded();  // for the thread that waits for them
-    const Range range(std::string("lazyck compile ") + name);
+    const ProfilerRange range(std::string("lazyck compile ") + name);
     {
         std::unique_lock<std::mutex> lock(core.states.mutex);
         BlobState& state = core.states.all[blob];  // references into an unordered_map stay valid

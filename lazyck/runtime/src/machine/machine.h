@@ -42,7 +42,7 @@ T value_at(std::uintptr_t address) {
 using Flag = std::atomic<int>;
 
 // Where a call leads: to code, or to where the address of code lies. Both are 0 if it is no call.
-struct Call {
+struct CallTarget {
     std::uintptr_t code = 0, memory = 0;
 };
 

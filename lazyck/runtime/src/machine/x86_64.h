@@ -50,10 +50,10 @@ inline std::uintptr_t relative(std::uintptr_t behind) {
     return behind + static_cast<std::uintptr_t>(static_cast<std::int64_t>(value_at<std::int32_t>(behind - 4)));
 }
 
-inline Call call_at(std::uintptr_t at) {
+inline CallTarget call_at(std::uintptr_t at) {
     const auto first = value_at<unsigned char>(at);
     if (first == 0xff && value_at<unsigned char>(at + 1) == 0x15) return {0, relative(at + 6)};
-    return first == 0xe8 || first == 0xe9 ? Call{relative(at + 5), 0} : Call();
+    return first == 0xe8 || first == 0xe9 ? CallTarget{relative(at + 5), 0} : CallTarget();
 }
 
 inline std::uintptr_t after_landing(std::uintptr_t code) {

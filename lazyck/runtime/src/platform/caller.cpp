@@ -152,7 +152,7 @@ std::int64_t slot_behind(const OwnImage& image, Address memory,
 // Returns the slot of the lazy function that an instruction at `at` calls, or -1 if it calls none.
 std::int64_t slot_called_at(const OwnImage& image, Address at,
                             const std::function<std::int64_t(std::string_view)>& slot_of) {
-    const machine::Call call = machine::call_at(at);
+    const machine::CallTarget call = machine::call_at(at);
     if (call.memory != 0) return slot_behind(image, call.memory, slot_of);
     if (!image.is_code(call.code, machine::k_longest_jump)) return -1;
     const Address memory = machine::jump_at(call.code);

@@ -103,11 +103,11 @@ std::string capturing_runtime(const std::string& toolchain) {
     return "";
 }
 
-Range::Range(const std::string& name) {
+ProfilerRange::ProfilerRange(const std::string& name) {
     for (const Ranges& each : g_ranges.get(find_ranges)) each.push(name.c_str());
 }
 
-Range::~Range() {
+ProfilerRange::~ProfilerRange() {
     for (const Ranges& each : g_ranges.get(find_ranges)) each.pop();
 }
 

@@ -33,12 +33,12 @@ std::string capturing_runtime(const std::string& toolchain);
 // Marks a range on the calling thread for GPU profilers, such as NVTX and roctx, for the lifetime
 // of the object. Ranges nest. Without such a library it does nothing. It calls the dynamic loader
 // and the profiler's code, so construct and destroy it while no lock is held.
-class Range {
+class ProfilerRange {
  public:
-    explicit Range(const std::string& name);
-    Range(const Range&) = delete;
-    Range& operator=(const Range&) = delete;
-    ~Range();
+    explicit ProfilerRange(const std::string& name);
+    ProfilerRange(const ProfilerRange&) = delete;
+    ProfilerRange& operator=(const ProfilerRange&) = delete;
+    ~ProfilerRange();
 };
 
 }  // namespace lazyck::rt

@@ -62,7 +62,7 @@ std::string find_program(const Command& command) {
 }
 
 // Holds a message that the processes below send to the caller through a pipe.
-struct Report {
+struct WatcherReport {
     enum Kind : int { failed, started, ended, asked } kind;  // for `asked`, see Command::question
     // an errno value, a process id, or a status as from wait4(2)
     int value;
@@ -93,7 +93,7 @@ LAZYCK_BARE long word(T* pointer) {
     return reinterpret_cast<long>(pointer);
 }
 
-LAZYCK_BARE void tell(int pipe, const Report& report) { bare(SYS_write, pipe, word(&report), sizeof report); }
+LAZYCK_BARE void tell(int pipe, const WatcherReport& report) { bare(SYS_write, pipe, word(&report), sizeof report); }
 
 // Sets every signal to its default action, without the program's handlers, which must not run here.
 LAZYCK_BARE void reset_signals() {
@@ -158,7 +158,7 @@ LAZYCK_BARE int become_program(void* data) {
         bare(SYS_rt_sigprocmask, SIG_SETMASK, word(&nothing), 0, k_kernel_mask_size);
         status = bare(SYS_execve, word(start.program), word(start.argv), word(start.environment));
     }
-    tell(reports, {Report::failed, static_cast<int>(-status), 0});
+    tell(reports, {WatcherReport::failed, static_cast<int>(-status), 0});
     bare(SYS_exit_group, 127);
     return 127;
 }
@@ -171,16 +171,16 @@ LAZYCK_BARE int wait_for_program(void* data) {
     if (bare(SYS_getppid) == start.parent) {
         const int pid = __clone(become_program, start.program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, data);
         if (pid > 0) {
-            tell(start.reports, {Report::started, pid, 0});
+            tell(start.reports, {WatcherReport::started, pid, 0});
             int status = 0;
             rusage used = {};
             long ended;
             do {
                 ended = bare(SYS_wait4, pid, word(&status), 0, word(&used));
             } while (ended == -EINTR);
-            tell(start.reports, {Report::ended, status, used.ru_maxrss});
+            tell(start.reports, {WatcherReport::ended, status, used.ru_maxrss});
         } else {
-            tell(start.reports, {Report::failed, EAGAIN, 0});
+            tell(start.reports, {WatcherReport::failed, EAGAIN, 0});
         }
     }
     bare(SYS_exit_group, 0);
@@ -246,15 +246,15 @@ class Running {
     // Waits at most `seconds` for the next report, and returns nothing when the time is up. The
     // report is `ended` with value -1 if the watcher ended without a report. See Command for
     // `question`.
-    std::optional<Report> next(double seconds, int question) {
+    std::optional<WatcherReport> next(double seconds, int question) {
         pollfd wanted[] = {{m_reports.get(), POLLIN, 0}, {question, POLLIN, 0}};
         const int timeout = static_cast<int>(std::clamp(seconds * 1000 + 1, 1.0, 30000.0));
         if (poll(wanted, 2, timeout) <= 0) return std::nullopt;
-        if (wanted[0].revents == 0) return Report{Report::asked, 0, 0};
-        Report report;
+        if (wanted[0].revents == 0) return WatcherReport{WatcherReport::asked, 0, 0};
+        WatcherReport report;
         const ssize_t size = read(m_reports.get(), &report, sizeof report);
         if (size < 0 && errno == EINTR) return std::nullopt;
-        return size == sizeof report ? report : Report{Report::ended, k_no_status, 0};
+        return size == sizeof report ? report : WatcherReport{WatcherReport::ended, k_no_status, 0};
     }
 
  private:
@@ -270,7 +270,7 @@ Outcome not_started(const std::string& program, const std::string& reason) {
     return {Ending::failed, "cannot start '" + program + "': " + reason, false};
 }
 
-Outcome from_report(const Report& report) {
+Outcome from_report(const WatcherReport& report) {
     if (report.value == k_no_status) return {Ending::unknown, "unknown exit status"};
     Outcome outcome{Ending::failed, ""};
     outcome.peak_rss_kib = report.peak_kib;
@@ -300,12 +300,12 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
             }
         }
         if (const auto report = running.next(patience, question)) {
-            if (report->kind == Report::asked) {
+            if (report->kind == WatcherReport::asked) {
                 if (!command.asked()) question = -1;
                 continue;
             }
-            if (report->kind == Report::failed) return not_started(program, system_text(report->value));
-            if (report->kind == Report::ended) {
+            if (report->kind == WatcherReport::failed) return not_started(program, system_text(report->value));
+            if (report->kind == WatcherReport::ended) {
                 Outcome outcome = from_report(*report);
                 outcome.has_timed_out = has_timed_out;
                 return outcome;

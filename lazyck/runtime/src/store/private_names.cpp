@@ -17,10 +17,10 @@ namespace lazyck::rt {
 
 namespace {
 
-using Names = std::unordered_map<std::string_view, std::string_view>;  // plain name -> private name
+using PrivateNames = std::unordered_map<std::string_view, std::string_view>;  // plain name -> private name
 
-Names private_names(const Strings& symbols) {
-    Names names;
+PrivateNames private_names(const Strings& symbols) {
+    PrivateNames names;
     for (const std::string& symbol : symbols) {
         const std::size_t at = symbol.rfind(LAZYCK_PRIVATE_MARK);
         if (at != std::string::npos) names.emplace(std::string_view(symbol).substr(0, at), symbol);
@@ -87,7 +87,7 @@ void write_at(int fd, std::uint64_t at, const void* data, std::size_t size) {
 }  // namespace
 
 std::string give_private_names(int fd, const Strings& private_ones) {
-    const Names names = private_names(private_ones);
+    const PrivateNames names = private_names(private_ones);
     if (names.empty()) return "";
     MappedFile file;
     if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
