@@ -40,7 +40,7 @@ bool has_name(const Strings& names, const char* name) {
 
 TEST_CASE("a private name is a plain name, a mark and a tag") {
     const Strings known = {"add.lazyck.1", "plain", "a.lazyck.b.lazyck.2"};
-    const Names names = private_names(known);
+    const PrivateNames names = private_names(known);
     CHECK(names.size() == 2);
     CHECK(names.at("add") == "add.lazyck.1");
     CHECK(names.at("a.lazyck.b") == "a.lazyck.b.lazyck.2");
