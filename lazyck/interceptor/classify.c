@@ -34,12 +34,12 @@ static void add_includes(const Conf* conf, Command* cmd, char kind, const char* 
     char lead[2] = {kind, 0};
     for (char** path = split(value, *conf->lists_paths ? "," : ""); *path; path++) {
         if (**path) push(&cmd->includes, join_text(lead, *path, ""));
-        // below the system's root, or the divider of the list
+        // a path in the sysroot, or the list's divider
         if (**path == '=' || !strncmp(*path, "$SYSROOT", 8) || !strcmp(*path, "-")) cmd->has_other_includes = true;
     }
 }
 
-// Handles words for the compiler below. A rule for such a word has the text `-Xcompiler,WORD`.
+// Handles words for the host compiler. A rule for such a word has the text `-Xcompiler,WORD`.
 static void take_host_options(const Conf* conf, Command* cmd, const char* value) {
     if (names_headers(value)) cmd->has_other_includes = true;
     for (char** word = split(value, ", \t\n"); *word; word++) {

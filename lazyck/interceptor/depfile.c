@@ -68,7 +68,7 @@ bool write_depfile(const Command* cmd, const char* source, const List* headers) 
     return write_whole(path, &b);
 }
 
-// Returns the question for what a blob reads: the command without the options that name outputs.
+// Returns the command that asks what a blob reads: its own without the options for outputs.
 List header_question(const Conf* conf, const Command* cmd) {
     List argv = {0};
     for (size_t i = 0; i < conf->compiler.n; i++) push(&argv, conf->compiler.v[i]);

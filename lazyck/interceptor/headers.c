@@ -118,7 +118,7 @@ static bool add_header(Search* s, char* path, bool is_system, size_t from) {
     bool is_new;
     size_t* slot = slot_of(s, copy_text(key, strlen(key)), &is_new);
     if (!is_new && (is_system || !header_at(s, *slot)->stamp.is_system)) return true;
-    if (!is_new) header_at(s, *slot)->path = NULL;  // added again at the end, as no system header
+    if (!is_new) header_at(s, *slot)->path = NULL;  // added again at the end, as a user header
     stamp.is_system = is_system;
     *slot = count(s);
     append(&s->found, &(Header){path, stamp, from}, sizeof(Header));
@@ -204,7 +204,7 @@ static bool recall(Search* s, const char* file, const Buffer* key) {
     char* data;
     size_t size, rows;
     Search kept = {0};
-    Buffer begin = render(&kept, key);  // it ends with the size of no rows
+    Buffer begin = render(&kept, key);  // it ends with a rows size of 0
     if (!read_file(file, &data, &size) || size < begin.n) return false;
     memcpy(&rows, data + begin.n - sizeof rows, sizeof rows);
     if (memcmp(data, begin.data, begin.n - sizeof rows) || rows != size - begin.n) return false;

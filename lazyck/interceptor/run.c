@@ -1,5 +1,5 @@
-// Leaves the shim by exec of the real compiler or of the post-build, in the environment that there
-// would be without lazyck.
+// Replaces the shim, by exec, with the real compiler or the post-build, in the environment as it is
+// without lazyck.
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -86,7 +86,7 @@ bool read_output(char** argv, int stream, const Conf* asking, Buffer* out, int* 
     int ends[2];
     char part[1 << 16];
     if (pipe(ends)) return false;
-    // A build tool may ignore the end of its children. The system would then forget the status.
+    // A build tool may ignore SIGCHLD. The system would then forget the status.
     void (*before)(int) = signal(SIGCHLD, SIG_DFL);
     pid_t child = fork();
     if (child <= 0) signal(SIGCHLD, before);

@@ -65,7 +65,7 @@ static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, c
 // runs the compiler.
 static int defer_only(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
     if (verdict->action != k_defer) {
-        // a blob too: the real compiler would report that its source is missing
+        // counts as a blob: the real compiler would report the missing source
         bool is_gone = !strcmp(verdict->reason, LAZYCK_WHY_SOURCE_UNREADABLE);
         printf("%s %zu\n", verdict->reason, verdict->blobs + is_gone);
         return 0;

@@ -148,7 +148,7 @@ class EagerObject:
     reasons: tuple[Reason, ...]
     object: Path
     error: CommandError | None  # the compiler's failure
-    unit: HostUnit | None = None  # that the object is, if the blob's kernels are compiled at first use
+    unit: HostUnit | None = None  # what the object is if its kernels are compiled at first use
 
 
 def compile_eagerly(

@@ -13,7 +13,7 @@ class Ownership:
     lazy: Mapping[CompileCommand, tuple[str, ...]]  # the symbols of each blob that get stubs
     spare: tuple[CompileCommand, ...]  # the lazy blobs that nothing in the link needs
     unneeded: Mapping[CompileCommand, Reason]  # the blobs that must be eager
-    doubles: tuple[tuple[str, CompileCommand], ...]  # symbols that a second blob defines: the first in link order owns
+    doubles: tuple[tuple[str, CompileCommand], ...]  # symbols of a second blob; the first in link order owns them
 
 
 def assign(

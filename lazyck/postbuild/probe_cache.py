@@ -81,7 +81,7 @@ class ProbeCache:
 
 @lru_cache(maxsize=1)
 def code_version() -> str:
-    """Return a digest of lazyck's own code that decides: others' answers are not trusted."""
+    """Return a digest of lazyck's deciding code: other versions' answers are not trusted."""
     code = hashlib.sha256()
     for directory in (Path(__file__).parent, Path(__file__).parent.parent / "toolchains"):
         for path in sorted(directory.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Keeps the state that `lazyck build quick` starts from: a JSON file a library, of relative paths.
+"""Keeps what `lazyck build quick` starts from: a JSON file per library, with relative paths.
 
 In the words of the link command, inputs that lazyck keeps copies of are written as
 `HERE/objects/file`, where `HERE` stands for the library's directory in the tmp dir, so that the tmp

@@ -64,7 +64,7 @@ def link_words(
             words += _to_linker("--export-dynamic")
         elif not inputs.soname:
             words += _to_linker("-soname", soname)
-        others = {"-nostdlib++", "-stdlib=libc++"}  # a driver for C++ brings its library, or not this one
+        others = {"-nostdlib++", "-stdlib=libc++"}  # with these, a C++ driver does not link libstdc++
         if lookup.is_c_driver(link.call.tool) or others.intersection(words):
             words.append("-lstdc++")
         words += ["-ldl", "-lpthread", *_for_blobs(inputs, keeper, demands)]

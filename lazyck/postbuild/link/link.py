@@ -181,7 +181,7 @@ def link_lazily(
 
 @contextmanager
 def runtime_meanwhile(context: LinkContext) -> Iterator[None]:
-    """Compile the runtime in parallel to what runs inside, if there is a job for it, since a user's
+    """Compile the runtime while the caller's block runs, if `jobs` allows it, since a user's
     first library waits for it. Errors are ignored: the link needs the runtime, and reports them."""
     with ThreadPoolExecutor(1) as beside:
         if context.inputs.blobs and context.options.jobs > 1:
@@ -232,7 +232,7 @@ def lacks_defaults(inputs: LinkInputs, names: Set[str]) -> bool:
 
 
 def unit_program(context: LinkContext) -> Program | None:
-    """Return the program that takes sources of this link apart, or None if it can take none."""
+    """Return the program that splits this link's sources, or None if it can split none."""
     if not any(map(can_be, context.inputs.blobs)):
         return None
     folder = own_folder(tools_dir(context.env), "programs") or context.options.tmp / "programs"

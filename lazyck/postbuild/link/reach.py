@@ -50,7 +50,7 @@ class Demands:
     renamed: frozenset[str] = frozenset()  # those to export under private names too
     unnamed: frozenset[str] = frozenset()  # those that cannot get a private name
     whole: bool = False  # whether blobs are compiled whole: the wrappers of a GPU runtime are out of their reach
-    has_blobs: bool = True  # kernels' units use nothing of the library
+    has_blobs: bool = True  # kernel units use nothing of the library
 
 
 class Reach:

@@ -111,7 +111,7 @@ def relink(
 
 
 def repeat(result: proc.Result) -> None:
-    """Say on the build's stdout and stderr what the linker said on its own."""
+    """Repeat the linker's stdout and stderr on the build's."""
     for text, stream in ((result.stdout, sys.stdout), (result.stderr, sys.stderr)):
         stream.flush()
         stream.buffer.write(text.encode("utf-8", "replace"))
@@ -214,7 +214,7 @@ def install_links(state: LinkState, directory: Path) -> None:
 
 def check_places(state: LinkState, directory: Path) -> None:
     """Raise `BuildError` if `deliver` could not do its work: there is no place to deliver to, or
-    the install dir has another library of that name, as if modules of one name are in packages."""
+    the install dir has another library of that name, as for equal module names in two packages."""
     output, installed = output_path(state, directory), installed_path(state, directory)
     if installed is None and not output.parent.is_dir():
         raise BuildError(

@@ -40,7 +40,7 @@ class Group:
     def compile(
         self, source: Path | str, output: Path, extra: Sequence[str] = (), *, is_settling: bool = False
     ) -> proc.Result:
-        """Compile for the host, with `is_settling` by the optimization that symbols depend on."""
+        """Compile for the host; `is_settling` sets the optimization that symbols depend on."""
         argv = self.toolchain.host_compile(self.of(source, output), is_settling=is_settling)
         return self.run((*argv, *extra))
 

@@ -206,7 +206,7 @@ _WEAK = frozenset({"weak", "weak_odr"})  # always there; gives way to another de
 
 
 def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
-    """Probe all sources of `group`, by so many compilers at a time. Writes below `work` only."""
+    """Probe all sources of `group`, `jobs` compilers at a time. Writes below `work` only."""
     work.mkdir(parents=True, exist_ok=True)
     answers = Answers(group, work, read=set(group.sources))
     bitcode = [s for s in group.sources if elf.kind(s) == "bitcode"]

@@ -235,7 +235,7 @@ def signature(skeleton_text: str, names: set[str]) -> str:
     return "\n".join(lines)
 
 
-# -- what binds a source to its very library: a blob's code runs in one of its own ----------------
+# -- what binds a source to its library: a blob runs in a library of its own ----------------
 
 _SECTION = re.compile(r'\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"')
 _BOUNDS = re.compile(r"\b__(?:start|stop)_([A-Za-z_]\w*)")

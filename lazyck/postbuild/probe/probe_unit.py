@@ -273,7 +273,7 @@ def read_back(image: ElfImage, unit: ProbeUnit, how: TextCompile | None = None) 
         for b in owners:
             if len(owners) == 1:
                 data[b].append(_original(vtable, unit.renamed[b], b))
-            else:  # which of them has the first virtual function, only their own objects tell
+            else:  # only their own objects tell which of them has the first virtual function
                 shared_out[b] = f"may define the vtable of {vtables.class_of(vtable)}"
     out: dict[int, Answer | str] = {}
     for b, wanted in unit.heads.items():

@@ -84,7 +84,7 @@ class Solver:
         blamed, is_prelude = probe_unit.blame(unit, said)
         why = "the probe does not compile: " + first_error(said)
         if len(preludes) > 1:
-            # The headers do not go together: errors in blobs may follow from this.
+            # The headers conflict, which may cause errors in blobs.
             families = self._families(blobs, {os.path.join(self._group.cwd, f) for f in _AT_ERROR.findall(said)})
             if len(families) > 1:
                 return [_Attempt(family, apart=True) for family in families]

@@ -111,8 +111,8 @@ constexpr char k_no_stub[] = "lazyck_no_stub";
 
 // Returns the host code, changed to use k_no_stub where it launches an instance of a kernel that is
 // not registered; {} if that is impossible. The compiler lets such a launch fail at run time. For a
-// kernel template it writes a function whose body only unregistered instances use. It breaks the
-// lines of that body anywhere, so tokens are compared.
+// kernel template it writes a function whose body only unregistered instances use. That body's
+// lines may break anywhere, so tokens are compared.
 std::optional<std::string> with_guarded_stubs(const std::string& text) {
     constexpr std::string_view k_stub = "__wrapper__device_stub_", k_launch = "cudaLaunchKernel";
     constexpr std::string_view k_unregistered[] = {"::", k_launch, "(", "0", ",", "0", ",", "0", ",",

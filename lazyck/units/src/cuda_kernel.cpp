@@ -64,8 +64,8 @@ std::string text_for_kernel(const Kernel& kernel, const std::string& text, const
     const bool is_named = how_much != KernelText::own;
     // A host function keeps its declaration, so that the compiler reports it if device code needs
     // it after all. Instances are made of what is asked for. The source's own instances of host
-    // functions and classes launch kernels that are not wanted here, and an `extern` one would make
-    // the kernel itself come from elsewhere.
+    // functions and classes launch kernels that are not wanted here, and an `extern` one would
+    // leave the kernel itself undefined.
     const auto replacement = [&](const Definition& d) -> std::string_view {
         if (d.is_instantiation) {
             // An instantiation of a kernel may carry its launch bounds.
@@ -82,8 +82,8 @@ std::string text_for_kernel(const Kernel& kernel, const std::string& text, const
     if (how_much == KernelText::own) return with_replacements(text, found, replacement);
     const std::string request = request_for(kernel);
     if (how_much == KernelText::named) return with_replacements(text, found, replacement) + request;
-    // What is mentioned anywhere is kept with its body. One body too few would make other code; one
-    // too many only costs time.
+    // What is mentioned anywhere is kept with its body. A missing body would change the code; an
+    // extra one only costs time.
     const std::vector<bool> roots(found.all.size());
     return with_needed_parts(text, found, replacement, roots, request) + request;
 }

@@ -63,7 +63,7 @@ std::set<std::string> files_of_rule(std::string_view text) {
     return files;
 }
 
-// Returns the step as a preprocessor's that writes its make rule to `rule`.
+// Returns `step` as a preprocessing step that writes its make rule to `rule`.
 Step preprocessor_of(const Step& step, const std::string& verb, const std::string& output, const std::string& rule,
                      Words more) {
     Step asked = step;

@@ -54,7 +54,7 @@ struct Definitions {
 };
 
 // Finds the functions that are defined in namespaces or stand in classes, and all declarations in
-// namespaces. What is not understood is left out; its only cost is the time to compile it.
+// namespaces. What is not understood is not reported; it only costs compile time.
 Definitions find_definitions(std::string_view text, std::string_view source);
 
 // Whether the body is needed only to run the function.

@@ -114,7 +114,7 @@ struct LibraryFormat {
 void make_library(const LibraryFormat& library, const Unit& unit, const std::set<std::string>& symbols,
                   const std::string& image);
 
-// Makes it with the reason why `kernel` cannot be compiled by itself, and writes the cost.
+// Makes a library that says why `kernel` cannot be compiled by itself, and writes the cost.
 void make_refusal(const LibraryFormat& library, const Unit& unit, const Kernel& kernel, const std::string& reason);
 
 }  // namespace lazyck::units

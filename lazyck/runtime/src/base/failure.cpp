@@ -55,7 +55,7 @@ constexpr StorageSign k_storage_signs[] = {
     {"read-only file system", EROFS},    {"file too large", EFBIG},
 };
 
-// Shells and drivers report that a signal ended a child by an exit status of this plus its number.
+// For a child that a signal ended, shells and drivers exit with this plus the signal's number.
 constexpr int k_passed_on = 128;
 constexpr int k_passed_on_signals[] = {1, 2, 7, 9, 14, 15, 24, 25};
 

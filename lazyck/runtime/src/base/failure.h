@@ -58,8 +58,8 @@ struct CommandEnd {
 
 // Returns whether the compiler ran to its end and refused the code by itself: no signal killed it
 // or a part of it, and it lacked no memory, disk space or descriptor. Without any output it did not
-// refuse anything. In doubt, the failure counts as temporary: a mistake then costs a compile, and
-// otherwise a result.
+// refuse anything. In doubt, the failure counts as temporary: that mistake costs a compile, the
+// other one a result.
 bool is_final(const CommandEnd& end);
 
 // Returns whether the compiler or a part of it was killed by the signal that the kernel sends when

@@ -1,5 +1,4 @@
-// Checks that a bundle has what the library's build put into it, and nothing else, as a blob's key
-// says.
+// Checks that a bundle has exactly what the library's build put into it, as a blob's key assumes.
 #pragma once
 
 #include <sys/stat.h>
@@ -21,8 +20,8 @@ class Contents {
     // which is not the library's, a changed or missing file that `blob` may read, a file that the
     // list does not have, or, in a privileged process, a file that others can write. A library
     // whose manifest has no digest of a list has a bundle that was laid out by hand; then only what
-    // a list there says is checked.
-    // If it `is_again`, a file that was changed and changed back since the last time counts, too.
+    // a list there says is checked. With `is_again`, a file that was changed and changed back since
+    // the last check counts, too.
     std::string find_fault(const std::string& root, const ManifestView& manifest, const BlobRow& blob,
                            bool is_again = false);
 

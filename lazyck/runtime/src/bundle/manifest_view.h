@@ -93,7 +93,7 @@ class ManifestView {
     // Returns the SHA-256 of the bundle's list of its contents, or an empty string if the bundle
     // was laid out by hand.
     const char* contents() const { return string(m_header.contents); }
-    // Returns the digest of all that the build decides of the keys of the library's entries.
+    // Returns the digest of all that the build puts into the keys of the library's entries.
     const char* digest() const { return string(m_header.digest); }
     // Returns the machine that the library and its entries are for. It is this machine if the
     // manifest does not say.

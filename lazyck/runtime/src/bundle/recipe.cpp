@@ -73,8 +73,8 @@ CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
 }
 
 Strings plan_environment(const CompilePlan& plan) {
-    // The compiler's messages decide how a failure is interpreted, so they must be in English. PWD
-    // is a name of the working directory that a compiler takes for the directory's own name.
+    // The compiler's messages decide how a failure is interpreted, so they must be in English. A
+    // compiler takes PWD for the working directory's own name.
     const Strings own = {"PATH=" + search_path(environment("PATH")), "LC_ALL=C", "PWD=/proc/self/cwd", "TZ=UTC0"};
     const auto is_replaced = [&](const std::string& variable) {
         return sets_one_of(variable, plan.unset) || sets_one_of(variable, plan.set);

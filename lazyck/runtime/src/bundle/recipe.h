@@ -25,8 +25,8 @@ struct CompilePlan {
 
 CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values);
 
-// Returns this process's environment with the changes of the plan. What a compiler puts into its
-// output of the environment is equal everywhere: its directory's name and the time zone.
+// Returns this process's environment with the changes of the plan. What a compiler copies into its
+// output, the directory's name and the time zone, is equal everywhere.
 Strings plan_environment(const CompilePlan& plan);
 
 // Returns a shell line that repeats both steps in a new directory, which has a link to the bundle

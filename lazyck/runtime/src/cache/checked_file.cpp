@@ -4,10 +4,10 @@
 //
 // The loader takes two objects of one name for one object before it looks at the files, and
 // descriptor numbers are used again. So the name also spells the file's identity, in a way that the
-// kernel skips ('/' and './' between two components). Two files that are loaded at a time differ in
-// it, since a mapped file's inode is not given to another one. One file under two names is mapped
-// once. A counter would not do, because each lazy library of a process has a copy of this code and
-// so a counter of its own.
+// kernel skips ('/' and './' between two components). Files that are loaded together differ in it,
+// since a mapped file's inode is not given to another one. One file under two names is mapped once.
+// A counter would not do, because each lazy library of a process has a copy of this code and so a
+// counter of its own.
 #include "cache/checked_file.h"
 
 #include <dlfcn.h>
@@ -79,10 +79,10 @@ bool is_same(const struct stat& one, const struct stat& other) {
 
 }  // namespace
 
-// For the references of each library that it loads for an opened library, the loader searches the
-// libraries that the opened one needs, breadth first. So the library is loaded as a dependency of
-// an empty library, after those that shall come first. The empty one is a page in a memory file. It
-// must stay loaded as long as the libraries that it needs, because the loader searches by its list.
+// To resolve references in an opened library and its dependencies, the loader searches that
+// library's dependencies, breadth first. So the library is loaded as a dependency of an empty
+// library, after those that shall come first. The empty one is a page in a memory file. It must
+// stay loaded as long as the libraries that it needs, because the loader searches by its list.
 void* open_library(const Strings& before, const std::string& name, std::string& reason) {
     if (before.empty()) return open_with(0, name, reason);
     Strings names = before;

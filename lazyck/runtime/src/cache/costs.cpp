@@ -25,9 +25,9 @@ std::string tail_of(const std::string& path, off_t most = 64 * 1024) {
     return fd ? read_text(fd.get(), static_cast<std::size_t>(std::max<off_t>(0, end - most)), most) : "";
 }
 
-// The share of the cost of one kernel's own code that each further kernel of the file costs in a
-// whole compile. Kernels of a file share templates, which the whole compile instantiates only once.
-// (The share is 0.24 for FlashAttention's file with 32 kernels.)
+// What each further kernel of a file adds to a whole compile, as a share of the cost of one
+// kernel's own code. Kernels of a file share templates, which the whole compile instantiates only
+// once. (The share is 0.24 for FlashAttention's file with 32 kernels.)
 constexpr double k_share_of_next = 0.25;
 
 // Estimates of a whole compile are multiplied by this margin, since they may be too high by as
@@ -42,8 +42,8 @@ struct Known {
     bool is_refused = false;          // one of them could not be compiled by itself
 };
 
-// Returns the cost by kernel in relation to the cost of the whole, rather too high than too low, or
-// nullopt if it is not known yet.
+// Returns the cost by kernel divided by the cost of the whole, if anything too high, or nullopt if
+// unknown.
 std::optional<double> ratio(const Known& known) {
     if (known.is_refused) return 2;
     if (known.host < 0) return std::nullopt;
@@ -65,7 +65,7 @@ std::unordered_map<std::string, Known> read_costs(const std::string& path) {
         std::string_view rest = line;
         const std::string_view kind = rest.substr(0, rest.find(' '));
         rest.remove_prefix(kind.size());
-        double figures[4] = {};  // the kind has the first of them
+        double figures[4] = {};  // a kind fills its first ones
         std::size_t read = 0, count = kind == LAZYCK_COST_HOST ? 4 : kind == LAZYCK_COST_ALONE ? 2 : 1;
         for (; read < count; ++read) {
             const auto figure = take_number(rest);

@@ -29,8 +29,8 @@ class Costs {
     Costs(std::string path, std::string blob, std::string archs)
         : m_path(std::move(path)), m_blob(std::move(blob)), m_archs(std::move(archs)) {}
 
-    // Guesses also by the file `shipped` that came with a bundle, if there is one, where this cache
-    // has no figures of the blob or library.
+    // Where this cache has no figures of the blob or library, uses the file `shipped` that came
+    // with a bundle, if any.
     Guess guess(const std::string& shipped = "") const;
     // Appends a line. A failure to write it is no error.
     void add(const Cost& cost, bool was_killed = false) const;

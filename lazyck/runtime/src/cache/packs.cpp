@@ -76,7 +76,7 @@ void add_modules(const std::string& text, const std::string& library, std::set<s
     }
 }
 
-// Returns the name of a distribution in the one spelling that all spellings of it have.
+// Returns the normalized name of a distribution.
 std::string normal_name(std::string_view name) {
     std::string normal;
     for (const char c : name) {

@@ -122,7 +122,7 @@ ToolOptions parse_options(int argc, char** argv) {
     return options;
 }
 
-// The manifest of a lazy library, or a file of its own with one.
+// A lazy library with a manifest, or a separate manifest file.
 class ToolSource {
  public:
     // Throws CompileError if it cannot be read.
@@ -139,7 +139,7 @@ class ToolSource {
 
     const ManifestView& manifest() const { return m_manifest; }
 
-    // `library` is the path of the library that a file of its own is for, if that is known.
+    // `library` is the path of the library that a separate manifest file is for, if known.
     LibraryPaths paths(const Config& config, std::string library) const {
         if (m_is_library || !library.empty()) {
             library = library.empty() ? m_path : absolute(library);

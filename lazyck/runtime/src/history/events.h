@@ -52,10 +52,10 @@ class Events {
     // Starts the listener's thread if there is none, as in a child made by fork. Must be called
     // while no lock is held, before events are reported.
     void prepare();
-    // Reports the beginning of an event that takes long to the listener.
+    // Tells the listener that a long event begins.
     void begin(const Event& event) { post(false, event); }
-    // Reports an event that is over to everyone. `history` is the file that keeps it (see
-    // events.cpp), or an empty string if there is none.
+    // Reports an ended event everywhere. `history` is the file that keeps it (see events.cpp), or
+    // an empty string if there is none.
     void tell(const Event& event, const std::string& history);
     void flush();
     // Ends the reporting: writes what is left, and stops the listener.

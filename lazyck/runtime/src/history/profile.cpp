@@ -160,7 +160,7 @@ std::unordered_map<std::string, Strings> read_neighbours(const std::string& path
     }
     std::unordered_map<std::string, Strings> found;
     for (const auto& [blob, all] : followers) {
-        // By falling number of processes, then by distance, then by name.
+        // By descending number of processes, then distance, then name.
         std::set<std::tuple<long, std::size_t, std::string>> likely;
         for (const auto& [name, follower] : all) {
             if (2 * follower.count >= seen[blob])

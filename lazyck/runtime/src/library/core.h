@@ -150,8 +150,8 @@ bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_
 
 // Loads the entry of a blob into the process, and stores the blob's slots. `archs` is for messages.
 // Several threads may load the same entry. The loader maps it once, and all of them store the same
-// addresses. Only device code for several archs is joined by each of them, and that of the first
-// one is stored. Throws CompileError.
+// addresses. But each of them joins device code for several archs, and the first one's is stored.
+// Throws CompileError.
 void load_entry(Core& core, BlobId blob, const Entry& entry, const std::string& archs);
 
 }  // namespace lazyck::rt

@@ -20,8 +20,8 @@ namespace lazyck::rt {
 
 namespace {
 
-// Returns the entries that `get` gets for `archs` as one, or nothing if one is missing. Several are
-// made at the same time.
+// Combines the entries that `get` gets for `archs`; nothing if one is missing. Several are made at
+// the same time.
 std::optional<Entry> each_entry(Core& core, const ManifestRow& at, const Strings& archs,
                                 const std::function<std::optional<Entry>(const Strings&)>& get) {
     const std::vector<Strings> wanted = archs_of_entries(at.blob(), archs);

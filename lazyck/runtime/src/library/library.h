@@ -1,4 +1,4 @@
-// The lazy library that this runtime is linked into: what its stubs and its handles ask for.
+// Serves the stubs and handles of the lazy library that this runtime is linked into.
 #pragma once
 
 #include <cstdint>

@@ -193,13 +193,13 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
          {name, "", ""});
 }
 
-// Loads the file of a blob. A blob that has header state is loaded behind the library and behind
-// other blobs with such state. All of them then use the state of the first one in the list, as when
-// a linker takes the first of several definitions.
+// Loads the file of a blob. A blob with header state is loaded after the library and after other
+// blobs with such state. All of them then use the state of the first one in the list, as when a
+// linker takes the first of several definitions.
 //
 // The blob is put into the list before it is loaded, since no lock is held while the loader works.
-// If another thread loads a blob behind it meanwhile, the loader loads both, and this call then
-// finds the blob loaded.
+// If another thread meanwhile loads a later blob, the loader loads both, and this call then finds
+// the blob loaded.
 void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, const Entry& entry,
                 std::string& reason) {
     std::string listed;

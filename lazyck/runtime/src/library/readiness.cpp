@@ -274,8 +274,8 @@ void Readiness::expect(const std::vector<Wanted>& wanted) {
     m_expected.clear();  // without a thread, nothing is made ready
 }
 
-// Makes expected blobs ready, one at a time. A guess may be wrong, so a blob is compiled only where
-// another compile permit is left to the calls themselves.
+// Makes expected blobs ready, one at a time. A guess may be wrong, so a blob is compiled only while
+// another compile permit stays free for calls.
 void Readiness::ready_expected() {
     while (true) {
         Wanted next;

@@ -1,4 +1,4 @@
-// Has what the assembler texts of all machines begin and end with.
+// Defines how the assembler texts of all machines begin and end.
 // clang-format off
 
     .macro function name

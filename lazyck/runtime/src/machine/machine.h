@@ -1,4 +1,4 @@
-// Has what differs from machine to machine, in a file for each (`x86_64.h`) and its assembler text
+// Defines what differs between machines, in a file for each (`x86_64.h`) and its assembler text
 // (`stub_x86_64.S`). Only this file asks the compiler for the machine. Each file defines:
 //
 // - `k_name`, as `machines.py` has it

@@ -1,4 +1,4 @@
-// For machines whose machine code is not read: a call there tells nothing of the caller's others.
+// For machines whose machine code is not read: a call does not reveal its caller's other calls.
 #pragma once
 
 namespace lazyck::rt::machine {

@@ -139,7 +139,7 @@ const Strings& whole_environment() { return g_environment.get(read_environment);
 
 std::string environment(const char* variable) {
     if (const auto value = in_environment(variable)) return *value;
-    if (!is_variable(variable)) return "";  // the file, which has no others, need not be read
+    if (!is_variable(variable)) return "";  // the file has only lazyck's variables
     const auto found = user_file().values.find(variable);
     return found == user_file().values.end() ? "" : found->second;
 }

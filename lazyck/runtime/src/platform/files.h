@@ -51,7 +51,7 @@ UniqueFd open_own_at(int directory, const std::string& name, int flags, unsigned
 
 // Opens the directory `name` in the open directory `parent`, without following a link. `path` names
 // it in errors. If the result is empty, errno tells why. Throws CompileError, with the reason and
-// the remedy, for anything that is there but a directory that only the user or root can write.
+// the remedy, for anything there except a directory that only the user or root can write.
 UniqueFd open_trusted_at(int parent, const std::string& name, const std::string& path, int flags = O_RDONLY);
 
 // Opens `path` without following a link in the file's name or in the `depth` directories above it.

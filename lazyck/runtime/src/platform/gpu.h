@@ -19,9 +19,9 @@ inline constexpr GpuRuntime k_gpu_runtimes[] = {LAZYCK_GPU_RUNTIMES};
 // Returns the GPU runtime that launches the kernels of a toolchain, or null if none does.
 const GpuRuntime* gpu_runtime_of(std::string_view toolchain);
 
-// Returns the address of `name`, or null: from the default scope, else from the first of
-// `libraries`, which a null pointer ends, that has it. Libraries that are loaded already come
-// before those that would have to be loaded, which needs `may_load`. Nothing has an empty name.
+// Returns the address of `name` in the default scope, else in the first of `libraries` (ended by a
+// null pointer) that has it, or null. Libraries that are loaded already come before those that
+// would have to be loaded, which needs `may_load`. Nothing has an empty name.
 void* find_symbol(const char* name, const char* const* libraries, bool may_load);
 
 // Returns the name of the toolchain's GPU runtime if a stream that this thread is likely to launch

@@ -52,7 +52,7 @@ bool is_unusable(int error) {
 
 }  // namespace
 
-// By the delegation, the destructor forgets the descriptor if this throws.
+// Delegation lets the destructor forget the descriptor if this throws.
 FileLock::FileLock(const std::string& path) : FileLock() {
     auto& all = descriptors();
     {

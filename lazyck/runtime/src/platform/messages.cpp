@@ -55,10 +55,9 @@ bool is_local(int socket) {
 
 // Returns whether descriptor 2 still is the standard error stream. When a program closes this, the
 // next file or connection that it opens for itself gets the number again, and our lines must not
-// end up in there. A descriptor that comes through an exec, as standard error does, cannot be one
-// that closes at an exec. A terminal, a pipe or a log that is appended to is not what a program
-// opens for its data. A file that was descriptor 2 when the library was loaded is what the program
-// was started with.
+// end up in there. Standard error comes through an exec, so a descriptor that closes at an exec is
+// not it. A terminal, a pipe or a log that is appended to is not what a program opens for its data.
+// A file that was descriptor 2 when the library was loaded is what the program was started with.
 bool is_error_stream() {
     struct stat st;
     const int flags = fcntl(k_error_stream, F_GETFL);

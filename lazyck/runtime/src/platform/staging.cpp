@@ -20,8 +20,8 @@ namespace lazyck::rt {
 
 namespace {
 
-// The age from which a directory may be removed. It ensures that no directory is judged between its
-// creation and its being held.
+// The age from which a directory may be removed. It ensures that no directory is judged before its
+// maker holds it.
 constexpr std::time_t k_left_alone = 600;  // seconds
 constexpr std::size_t k_random_size = 7;   // '-' and six letters
 

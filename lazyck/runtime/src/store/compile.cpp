@@ -104,7 +104,7 @@ class Compilation {
 
  private:
     // Takes one permit of this process and one of the host. If others are left, a HIP blob takes a
-    // second one of the process, to do two things at the same time.
+    // second of the process, to compile host and device in parallel.
     void take_permits() {
         const double begin = now_seconds();
         const std::string host_unit = host_unit_of(m_missing.blob);
@@ -228,7 +228,7 @@ class Compilation {
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
     }
 
-    // Only asks for what the compile step makes, if that is likely to be worth it.
+    // Asks only for an entry of the compile's text, if that is likely to pay off.
     bool is_known_by_text() {
         const Guess& guess = m_missing.guess;
         const double expected = guess.blob.seconds > 0 ? guess.blob.seconds : guess.largest.seconds;
@@ -240,7 +240,7 @@ class Compilation {
         return m_text.is_taken_over();
     }
 
-    // Tries two things at the same time with the preamble, then the preamble alone.
+    // Tries host and device in parallel with the preamble, then the preamble alone.
     bool is_compiled_faster() {
         if (m_plan.compile.empty()) return false;
         const Strings faster = m_preamble.empty() ? Strings() : preamble_words(m_preamble, m_source.path);
@@ -332,7 +332,7 @@ class Compilation {
         fail_here(first, advice.empty() ? reason : advice, verdict);
     }
 
-    // Keeps what `lazyck-unit` says that the step took.
+    // Records the cost that `lazyck-unit` reports.
     void keep_cost(const std::string& product) const {
         const UniqueFd cost = open_at(m_staging->fd(), product + LAZYCK_SUFFIX_COST, O_RDONLY);
         if (!cost || m_missing.at.manifest.has_slots()) return;
@@ -370,7 +370,7 @@ class Compilation {
     CompilePlan m_plan;
     std::string m_preamble;  // its directory; empty: none
     bool m_is_preamble_refused = false;
-    Strings m_beside;  // put before the compile step, which then does two things at the same time
+    Strings m_beside;  // put before the compile step; it compiles host and device in parallel
     std::optional<HeldPermit> m_permit;
     std::optional<HostPermit> m_host_permit;
     Clock::time_point m_start;

@@ -44,7 +44,7 @@ struct PreambleRequest {
     std::string directory;  // the preamble's own; it exists
 };
 
-// Returns whether the recipe's compiler describes its sources for a debugger. Of what comes from a
+// Returns whether the recipe's compiler describes its sources for a debugger. For code from a
 // preamble, it would give the preamble's path.
 bool has_debug_information(const RecipeRow& recipe) {
     return std::any_of(recipe.compile.begin(), recipe.compile.end(), [](const std::string& word) {

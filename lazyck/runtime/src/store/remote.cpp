@@ -157,8 +157,8 @@ bool RemoteEntry::is_hit() {
     return false;
 }
 
-// Keeps what the compiler said elsewhere as the entry's log, or else the line `otherwise`, if there
-// is one.
+// Keeps the remote compiler's output as the entry's log, or else the line `otherwise`, if there is
+// one.
 void RemoteEntry::keep_log(const std::string& otherwise) {
     if (is_file_in(m_staging.fd(), k_compiler_log)) {
         publish(m_staging.fd(), k_compiler_log, m_missing.cache.log_path(m_key));
