@@ -128,7 +128,7 @@ def ask_with_mutex(w: World, s: State, t: int) -> Next:
         yield "asks the loader, frees the mutex", move(alter(s, w.process_of[t], mutex=NOBODY), t, "done")
 
 
-@step("library/core.cpp record")
+@step("library/core.cpp start")
 def record(w: World, s: State, t: int) -> Next:
     """Makes slots lazy again, under the mutex of States."""
     if process_of(w, s, t).mutex == NOBODY:
