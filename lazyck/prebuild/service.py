@@ -118,16 +118,17 @@ def _hand_over(entry: BlobEntry, wanted: CompileRequest, label: str, caller: Cal
         entry.log.rename(abi.COMPILER_LOG_FILE)
     entry.path.chmod(0o600)
     size = entry.path.stat().st_size
+    key = wanted.entry.entry_path.cost_key
+    took = None
+    with contextlib.suppress(OSError):  # now, because the caller removes this directory once it has the entry
+        took = read_last(entry.root, *key)
     entry.path.rename(abi.FETCHED_FILE)
     caller.send(abi.LINE_HIT, label, str(size))
     word, _ = caller.receive()
     if word != abi.LINE_KEPT:
         caller.send(abi.LINE_MISS)
-        return
-    key = wanted.entry.entry_path.cost_key
-    with contextlib.suppress(OSError, LazyckError):
-        if took := read_last(entry.root, *key):
-            keep_guess(wanted.cache, *key, *took)  # for the caller's next compile
+    elif took:
+        keep_guess(wanted.cache, *key, *took)  # for the caller's next compile
 
 
 def parse(words: Sequence[str]) -> CompileRequest:

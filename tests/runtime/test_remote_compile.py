@@ -69,7 +69,7 @@ def test_a_process_without_a_compiler_gets_its_blob_from_a_service(lib: LazyLibr
     assert lib.compiles() == 1
     (entry,) = lib.entries()
     assert "-c " in entry.with_suffix(".log").read_text()
-    # What it took there is the guess for the next time. The helper records it once the program goes on.
+    # What it took there is the guess for the next time. It is recorded while the program goes on.
     costs = lib.cache / ".costs" / lib.manifest.library
     wait_until(lambda: costs.is_file() and " one " in costs.read_text())
     # Another one without a cache gets the result that the service has kept.
