@@ -107,14 +107,14 @@ static Search begin_search(const Command* cmd, bool is_c) {
 // header, and is scanned again as such. The same file below another directory counts as another
 // file, because its quoted includes may lead elsewhere.
 static bool add_header(Search* s, char* path, bool is_system, size_t from) {
-    Stamp stamp, place = {0};
+    Stamp stamp, directory = {0};
     char key[2 * 20 * 2 + 8];
     if (!stamp_of(path, &stamp)) return false;
     struct stat st;
     const char* dir = directory_of(path);
-    if (!stat(*dir ? dir : ".", &st)) place = (Stamp){.device = st.st_dev, .inode = st.st_ino};
+    if (!stat(*dir ? dir : ".", &st)) directory = (Stamp){.device = st.st_dev, .inode = st.st_ino};
     snprintf(key, sizeof key, "%llx:%llx:%llx:%llx", (unsigned long long)stamp.device, (unsigned long long)stamp.inode,
-             (unsigned long long)place.device, (unsigned long long)place.inode);
+             (unsigned long long)directory.device, (unsigned long long)directory.inode);
     bool is_new;
     size_t* slot = slot_of(s, copy_text(key, strlen(key)), &is_new);
     if (!is_new && (is_system || !header_at(s, *slot)->stamp.is_system)) return true;

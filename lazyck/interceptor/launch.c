@@ -70,9 +70,9 @@ bool become_compiler(Conf* conf, char*** args, bool must_exist) {
         Conf own;
         path = NULL;
         for (size_t i = 0; i < launcher.shim_dirs.n && !path; i++) {
-            const char* place = conf_of(join_text(launcher.shim_dirs.v[i], "/", tool));
-            if (!load_conf(&own, place)) continue;
-            path = place;
+            const char* beside = conf_of(join_text(launcher.shim_dirs.v[i], "/", tool));
+            if (!load_conf(&own, beside)) continue;
+            path = beside;
             compiler = own.compiler;
         }
     }
