@@ -33,9 +33,9 @@ TOOL_LINK_FLAGS = ("-pthread", "-ldl", "-Wl,--gc-sections")
 # `lazyck-rt` itself, for machines without a compiler to link it. It brings the C++ library along.
 PROGRAM = "lazyck-rt"
 PROGRAM_LINK_FLAGS = (*TOOL_LINK_FLAGS, "-static-libstdc++", "-static-libgcc")
+_OBJECTS = {PROGRAM: TOOL, "lazyck-unit": ("lazyck-unit.o",)}  # of each program that the objects must make
 _SOURCE = Path(__file__).parent / "abi" / "abi.cpp"
 _ABOUT = "about.json"
-_SAYS = "usage: lazyck-rt"  # its message without arguments, which it throws as an exception
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,15 @@ def _fitting(compiler: tuple[str, ...], place: Path) -> dict[str, str]:
 
 
 def _makes_a_program(compiler: tuple[str, ...], place: Path) -> bool:
-    """Return whether `lazyck-rt` links and, if this machine can run it, runs."""
+    """Return whether the programs link and, if this machine can run them, say how to use them
+    (which they throw as an exception)."""
+    runs = machine_for(compiler) == machine_of(platform.machine())
     with tempfile.TemporaryDirectory(prefix="lazyck-abi-") as work:
-        program = os.path.join(work, "lazyck-rt")
-        objects = [str(place / name) for name in TOOL]
-        if proc.run([*compiler, *objects, "-o", program, *TOOL_LINK_FLAGS]).status != 0:
-            return False
-        if machine_for(compiler) != machine_of(platform.machine()):
-            return True
-        return proc.run([program], timeout=20).stderr.startswith(_SAYS)
+        for name, objects in _OBJECTS.items():
+            program = os.path.join(work, name)
+            words = [*compiler, *(str(place / o) for o in objects), "-o", program, *TOOL_LINK_FLAGS]
+            if proc.run(words).status != 0:
+                return False
+            if runs and not proc.run([program], timeout=20).stderr.startswith(f"usage: {name}"):
+                return False
+    return True

@@ -1,7 +1,6 @@
 """Tests wheels that ship the compiled runtime: for which machines and compilers its objects are
 used."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -19,7 +18,7 @@ from lazyck.errors import ToolchainError
 from lazyck.files import private_directory
 from lazyck.prebuild.blob_entries import tool
 from lazyck.runtime import shipped
-from lazyck.runtime.builder import build_tool, compile_objects
+from lazyck.runtime.builder import OBJECTS, build_tool, compile_objects
 from lazyck.settings.environment import tools_dir
 from lazyck.units import program as units
 
@@ -79,10 +78,14 @@ def test_a_machine_without_a_compiler_runs_the_wheels_program(
         tool(env)
 
 
-def found(*compiler: str, key: str = "") -> Path | None:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        key = json.loads((shipped.DIRECTORY / HERE.name / "about.json").read_bytes())["keys"][units.OBJECT]
-    return shipped.find(compiler or (HERE.cxx,), units.OBJECT, key)
+@lru_cache
+def unit_key() -> str:
+    """Return the key of lazyck-unit's object, which the wheels' store has."""
+    return units.build_object(private_directory(tools_dir(os.environ)) / OBJECTS, [HERE.cxx]).parent.name
+
+
+def found(*compiler: str) -> Path | None:
+    return shipped.find(compiler or (HERE.cxx,), units.OBJECT, unit_key())
 
 
 def test_the_machines_wheel_has_the_pure_ones_files_and_objects(wheels: list[Path]) -> None:
@@ -162,7 +165,7 @@ def test_what_says_nothing_of_itself_is_not_used(brought: Path, damage: bytes) -
     assert found() is None
 
 
-@pytest.mark.parametrize("name", shipped.TOOL)
+@pytest.mark.parametrize("name", [*shipped.TOOL, units.OBJECT])
 def test_what_does_not_make_a_program_is_not_used(brought: Path, name: str) -> None:
     (brought / name).write_bytes((brought / name).read_bytes()[:1000])
     assert found() is None
@@ -176,6 +179,13 @@ def test_a_program_that_does_not_run_is_not_trusted(brought: Path, tmp_path: Pat
 
 def test_objects_of_other_sources_are_not_used(brought: Path) -> None:
     assert shipped.find([HERE.cxx], units.OBJECT, "0" * 16) is None
+
+
+def test_a_program_whose_object_does_not_link_is_compiled(brought: Path, tmp_path: Path) -> None:
+    (brought / units.OBJECT).write_bytes(b"")
+    program = units.build_program(tmp_path / "store", [HERE.cxx])
+    assert subprocess.run([program], capture_output=True, text=True).stderr.startswith("usage: lazyck-unit")
+    assert list((tmp_path / "store").rglob("lazyck-unit.cpp"))
 
 
 @pytest.mark.skipif(bool(AARCH64.missing) or HERE.name == AARCH64.name, reason=AARCH64.missing or "it is this machine")
