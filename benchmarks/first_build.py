@@ -19,7 +19,8 @@ from pathlib import Path
 from common import ONE_CALL, Benchmark, LazyProject, Row, in_turns, kernel_blobs, main, missing_tools, spread
 
 from lazyck.runtime import shipped
-from lazyck.runtime.builder import SOURCES, compile_objects, objects_for_wheels
+from lazyck.runtime.builder import SOURCES, compile_objects
+from lazyck.units.program import objects_for_wheels
 
 COMPILERS = {"g++": ("g++",), "clang++": ("clang++", "clang++-19", "clang++-18", "clang++-17", "clang++-14")}
 COMPILE = "c++ -O1 -fPIC -I. -c"

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from lazyck.machines import MACHINES
 from lazyck.runtime import shipped
-from lazyck.runtime.builder import OBJECTS, objects_for_wheels
+from lazyck.runtime.builder import OBJECTS
 from lazyck.toolchains.base import machine_for
-from lazyck.units import program as units
+from lazyck.units.program import objects_for_wheels
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COMPILERS = ("g++", *(f"{name}-linux-gnu-g++" for name in MACHINES if name != platform.machine()))
@@ -53,8 +53,6 @@ def pure_wheel(out: Path) -> Path:
 def wheel_of_machine(pure: Path, out: Path, compiler: Sequence[str], store: Path) -> Path:
     """Make the wheel of the machine that `compiler` makes code for."""
     objects = objects_for_wheels(store / OBJECTS, compiler)
-    unit = units.build_object(store / OBJECTS, compiler)
-    objects[unit.name] = (unit.parent.name, unit)
     with tempfile.TemporaryDirectory(prefix="lazyck-wheel-") as work:
         run(sys.executable, "-m", "wheel", "unpack", "-d", work, pure)
         tree = next(Path(work).iterdir())

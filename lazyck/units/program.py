@@ -27,6 +27,13 @@ def build_object(store: Path, compiler: Sequence[str]) -> Path:
     return builder.compile_program(store, compiler, SOURCES, NAME, header)
 
 
+def objects_for_wheels(store: Path, compiler: Sequence[str]) -> dict[str, tuple[str, Path]]:
+    """Return keys and objects, by name, for `shipped.write`: this program's and the runtime's.
+    Raises as `build_object` does."""
+    made = build_object(store, compiler)
+    return builder.objects_for_wheels(store, compiler) | {OBJECT: (made.parent.name, made)}
+
+
 def build_program(store: Path, compiler: Sequence[str]) -> Path:
     """Build the program in `store` for the machine that `compiler` (an argv prefix) targets, and
     return its path. Several processes may call this at once. Raises as `build_object` does."""
