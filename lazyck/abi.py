@@ -133,6 +133,12 @@ class Mode(str, Enum):
     EXACT = "e"  # the word, without a value
     SEPARATE = "s"  # the word, with the next word as its value
     PREFIX = "p"  # the word begins with the text; the rest is its value
+    FAMILY = "a"  # the word begins with the text; its name ends before `=`
+    NUMERIC = "n"  # as FAMILY, and behind `=` is a number or a switch, if anything: nothing that names a file
+
+
+# The values of options, besides numbers, that NUMERIC takes.
+SWITCHES = "true false on off yes no"
 
 
 class Role(str, Enum):
@@ -162,15 +168,18 @@ class Role(str, Enum):
     LINKER = "k"  # the value goes to the linker, comma-separated: it may name inputs
     STATIC = "S"
     HOST_COMPILER = "b"  # the compiler below this one
-    HOST_OPTIONS = "h"  # words for the compiler below this one: rules for them begin with this option and a comma
+    WORDS = "h"  # words for another program, or a part of this one: in their rules, the row's reason stands before them
     TARGET = "m"  # the value is the triple of the machine that code is made for
     REFUSE = "R"  # run the real compiler
     REFUSE_COMPILE = "C"  # run the real compiler if it is a compile
     REFUSE_IF_TRUE = "T"  # run the real compiler if it is a compile and the value is `true`
+    UNKNOWN = "?"  # run the real compiler if it is a compile; what no rule takes has this role
 
 
 # The roles of options that say what a compile writes, and where.
 ROLES_OF_OUTPUTS = "".join(r.value for r in Role if r in (Role.COMPILE, Role.OUTPUT) or r.name.startswith("DEPEND"))
+# The roles of options that lead to headers.
+ROLES_OF_HEADERS = "".join(r.value for r in Role if r.name.startswith("INCLUDE"))
 # The entries of a shim's configuration, each of which is a member of the shim's `Conf`: those with
 # one text and those with any number. shims.py says what they mean.
 SHIM_TEXTS = dict.fromkeys((
@@ -226,6 +235,7 @@ WHY_RELOCATABLE_DEVICE_CODE, WHY_RELOCATABLE_LINK = "relocatable-device-code", "
 WHY_RESPONSE_FILE, WHY_SEVERAL_SOURCES = "response-file", "several-sources"
 WHY_SOURCE_UNREADABLE, WHY_SPLIT_DEBUG, WHY_STDIN, WHY_STDOUT = "source-unreadable", "split-debug", "stdin", "stdout"
 WHY_SYNTAX_ONLY, WHY_TRY_COMPILE, WHY_UNKNOWN_COMPILER = "syntax-only", "try-compile", "unknown-compiler"
+WHY_UNKNOWN_OPTION = "unknown-option"  # in the log, a colon and the option follow
 WHY_UNSEEN_LINK, WHY_UNSUPPORTED_OPTION, WHY_UNUSUAL_OUTPUT = "unseen-link", "unsupported-option", "unusual-output"
 # Events (history/events.cpp): their kinds, where a load came from, and the members of a line of a
 # history and of a trace. MADE: those of the line that ends the log of a compile.

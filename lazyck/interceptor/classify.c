@@ -22,14 +22,6 @@ static void add_linker_words(Command* cmd, const char* value) {
     }
 }
 
-// Returns whether one of the words, which are for another compiler, says where headers are:
-// `-Wall,-I/x`.
-static bool names_headers(const char* words) {
-    for (const char* p = words; (p = strchr(p, '-')); p++)
-        if ((p == words || strchr(",= '\"", p[-1])) && p[1] && strchr("IiF", p[1])) return true;
-    return false;
-}
-
 static void add_includes(const Conf* conf, Command* cmd, char kind, const char* value) {
     char lead[2] = {kind, 0};
     for (char** path = split(value, *conf->lists_paths ? "," : ""); *path; path++) {
@@ -39,25 +31,46 @@ static void add_includes(const Conf* conf, Command* cmd, char kind, const char* 
     }
 }
 
-// Handles words for the host compiler. A rule for such a word has the text `-Xcompiler,WORD`.
-static void take_host_options(const Conf* conf, Command* cmd, const char* value) {
-    if (names_headers(value)) cmd->has_other_includes = true;
-    for (char** word = split(value, ", \t\n"); *word; word++) {
-        Rule rule = find_rule(conf, join_text("-Xcompiler,", *word, ""));
-        if (rule.role == LAZYCK_ROLE_REFUSE_COMPILE) refuse(&cmd->compile_refusal, rule.reason);
-    }
-}
-
 // Lists roles of options, each list with a NUL behind it.
-static const char k_of_compiler[] = {LAZYCK_ROLE_REFUSE_IF_TRUE, LAZYCK_ROLE_HOST_OPTIONS, LAZYCK_ROLE_HOST_COMPILER,
-                                     0};
+static const char k_of_compiler[] = {LAZYCK_ROLE_REFUSE_IF_TRUE, LAZYCK_ROLE_WORDS, LAZYCK_ROLE_HOST_COMPILER,
+                                     LAZYCK_ROLE_UNKNOWN, 0};
 static const char k_of_headers[] = {LAZYCK_ROLE_INCLUDE,       LAZYCK_ROLE_INCLUDE_QUOTED, LAZYCK_ROLE_INCLUDE_SYSTEM,
                                     LAZYCK_ROLE_INCLUDE_AFTER, LAZYCK_ROLE_INCLUDE_FILE,   0};
 static const char k_of_refusal[] = {LAZYCK_ROLE_REFUSE, LAZYCK_ROLE_REFUSE_COMPILE, 0};
 static const char k_of_depfile[] = {LAZYCK_ROLE_DEPEND, LAZYCK_ROLE_DEPEND_USER, LAZYCK_ROLE_DEPEND_WORDS,
                                     LAZYCK_ROLE_DEPEND_WORDS_USER, 0};
 
-static void take_option(const Conf* conf, Command* cmd, const Rule* rule) {
+static void refuse_unknown(Command* cmd, const char* word) {
+    refuse(&cmd->compile_refusal,
+           join_text(LAZYCK_WHY_UNKNOWN_OPTION ":", copy_text(word, strcspn(word, "= \t\r\n,")), ""));
+}
+
+static void take_words(const Conf* conf, Command* cmd, const char* lead, const char* words);
+
+// Handles a word that is handed to another program or to a part of this one.
+static void take_word(const Conf* conf, Command* cmd, const char* lead, const char* word) {
+    const bool is_value = cmd->waiting.mode;
+    Rule rule = is_value ? cmd->waiting : find_rule(conf, join_text(lead, word, ""));
+    cmd->waiting = (Rule){0};
+    if (is_value) rule.value = word;
+    if (rule.mode == LAZYCK_MODE_SEPARATE && !is_value)
+        cmd->waiting = rule;
+    else if (rule.role == LAZYCK_ROLE_WORDS)
+        take_words(conf, cmd, rule.reason, rule.value);
+    else if (rule.role == LAZYCK_ROLE_REFUSE_COMPILE)
+        refuse(&cmd->compile_refusal, rule.reason);
+    else if (strchr(LAZYCK_ROLES_OF_HEADERS, rule.role))
+        cmd->has_other_includes = true;
+    else if (rule.role != LAZYCK_ROLE_FLAG)
+        refuse_unknown(cmd, word);
+}
+
+static void take_words(const Conf* conf, Command* cmd, const char* lead, const char* words) {
+    for (char** word = split(words, ", \t\n'\""); *word; word++)
+        if (**word) take_word(conf, cmd, lead, *word);
+}
+
+static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const char* word) {
     const char role = rule->role, *value = rule->value;
     if (role == LAZYCK_ROLE_COMPILE) cmd->compiles = true;
     if (role == LAZYCK_ROLE_OUTPUT) cmd->output = value;
@@ -73,13 +86,13 @@ static void take_option(const Conf* conf, Command* cmd, const Rule* rule) {
     if (role == LAZYCK_ROLE_DEPEND_TARGET) push(&cmd->targets, value);
     if (role == LAZYCK_ROLE_DEPEND_QUOTED) push(&cmd->targets, quote_for_make(value));
     if (strchr(k_of_headers, role)) add_includes(conf, cmd, role, value);
-    if (role == LAZYCK_ROLE_INCLUDE_OTHER && (names_headers(rule->text) || names_headers(value)))
-        cmd->has_other_includes = true;
+    if (role == LAZYCK_ROLE_INCLUDE_OTHER) cmd->has_other_includes = true;
     if (role == LAZYCK_ROLE_LIBRARY) push(&cmd->libraries, value);
     if (role == LAZYCK_ROLE_LIBRARY_DIR) push(&cmd->library_dirs, value);
     if (role == LAZYCK_ROLE_LINKER) add_linker_words(cmd, value);
     if (role == LAZYCK_ROLE_HOST_COMPILER) cmd->host_compiler = value;
-    if (role == LAZYCK_ROLE_HOST_OPTIONS) take_host_options(conf, cmd, value);
+    if (role == LAZYCK_ROLE_WORDS) take_words(conf, cmd, rule->reason, value);
+    if (role == LAZYCK_ROLE_UNKNOWN) refuse_unknown(cmd, word);
     if (role == LAZYCK_ROLE_TARGET) cmd->target = value;
     if (role == LAZYCK_ROLE_STATIC) cmd->links_statically = true;
     if (role == LAZYCK_ROLE_REFUSE) refuse(&cmd->refusal, rule->reason);
@@ -101,7 +114,7 @@ static void parse(const Conf* conf, Command* cmd) {
             else
                 rule.value = cmd->args.v[++i];
         }
-        take_option(conf, cmd, &rule);
+        take_option(conf, cmd, &rule, word);
     }
 }
 
@@ -113,14 +126,15 @@ static void parse_environment(const Conf* conf, Command* cmd) {
         Rule waiting = {0};  // an option whose value is the next word
         for (char** word = split(getenv(conf->option_env.v[i]), " \t\n'\""); *word; word++) {
             if (!**word) continue;
-            if (names_headers(*word)) cmd->has_other_includes = true;
             Rule rule = waiting;
             if (waiting.mode) {
                 rule.value = *word;
                 waiting = (Rule){0};
+            } else if (**word != '-' || !(*word)[1]) {
+                continue;
             } else {
                 rule = find_rule(conf, *word);
-                if (strchr(k_of_headers, rule.role)) cmd->has_other_includes = true;
+                if (strchr(LAZYCK_ROLES_OF_HEADERS, rule.role)) cmd->has_other_includes = true;
                 if (strchr(k_of_refusal, rule.role)) refuse(&cmd->refusal, rule.reason);
                 if (rule.role == LAZYCK_ROLE_RESPONSE) refuse(&cmd->compile_refusal, LAZYCK_WHY_RESPONSE_FILE);
                 bool names_no_file = rule.role == LAZYCK_ROLE_COMPILE || rule.role == LAZYCK_ROLE_DEPEND_PHONY;
@@ -128,7 +142,7 @@ static void parse_environment(const Conf* conf, Command* cmd) {
                     refuse(&cmd->compile_refusal, LAZYCK_WHY_UNSUPPORTED_OPTION);
                 if (rule.mode == LAZYCK_MODE_SEPARATE) waiting = rule;
             }
-            if (!waiting.mode && strchr(k_of_compiler, rule.role)) take_option(conf, cmd, &rule);
+            if (!waiting.mode && strchr(k_of_compiler, rule.role)) take_option(conf, cmd, &rule, *word);
         }
     }
     for (size_t i = 0; i + 2 < conf->pass_when.n; i += 3) {

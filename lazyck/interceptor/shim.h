@@ -28,7 +28,7 @@ typedef struct {
     size_t n, cap;
 } Buffer;
 
-// Says what a word is by the option table. A word without a rule is a flag.
+// Says what a word is by the option table. A word without a rule is unknown.
 typedef struct {
     char mode, role;                    // LAZYCK_MODE_..., LAZYCK_ROLE_...
     const char *text, *reason, *value;  // `value` is what follows the text in the word
@@ -58,6 +58,7 @@ typedef struct {
     const char* other_output;               // the output if the words name none; empty or NULL if unknown
     const char *refusal, *compile_refusal;  // reason codes, or NULL
     bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
+    Rule waiting;             // an option among words for another program, whose value is the next such word
     bool has_other_includes;  // options may lead to headers in a way that the shim does not follow
 } Command;
 

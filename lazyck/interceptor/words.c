@@ -6,18 +6,28 @@
 
 #include "shim.h"
 
-// Returns the rule for a word. An exact text wins over a prefix, and a longer prefix over a shorter
-// one. There are a few hundred rules and a few dozen words: the comparison of two characters first
+// Returns whether an option has no value, a number or a switch.
+static bool is_numeric(const char* word) {
+    const char* value = strchr(word, '=');
+    if (!value || !value[1 + strspn(value + 1, "0123456789-")]) return true;
+    for (char** each = split(LAZYCK_SWITCHES, " "); *each; each++)
+        if (!strcmp(value + 1, *each)) return true;
+    return false;
+}
+
+// Returns the rule for a word. An exact text wins over a beginning, and a longer beginning over a
+// shorter one. There are a few hundred rules and a few dozen words: the comparison of two characters first
 // keeps this below the cost of one system call.
 Rule find_rule(const Conf* conf, const char* word) {
-    Rule best = {LAZYCK_MODE_EXACT, LAZYCK_ROLE_FLAG, "", "", ""};
+    Rule best = {LAZYCK_MODE_EXACT, LAZYCK_ROLE_UNKNOWN, "", "", ""};
     for (char** row = conf->rules.v; row < conf->rules.v + conf->rules.n; row += 3) {
         const char *kind = row[0], *text = row[1];
         if (word[0] != text[0] || word[1] != text[1]) continue;
         size_t size = strlen(text);
-        if (kind[0] != LAZYCK_MODE_PREFIX) {
+        if (kind[0] == LAZYCK_MODE_EXACT || kind[0] == LAZYCK_MODE_SEPARATE) {
             if (!strcmp(word, text)) return (Rule){kind[0], kind[1], text, row[2], ""};
-        } else if (!strncmp(word, text, size) && size > strlen(best.text)) {
+        } else if (!strncmp(word, text, size) && size > strlen(best.text) &&
+                   (kind[0] != LAZYCK_MODE_NUMERIC || is_numeric(word))) {
             best = (Rule){kind[0], kind[1], text, row[2], word + size};
         }
     }

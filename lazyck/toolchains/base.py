@@ -13,7 +13,7 @@ from lazyck import abi, proc
 from lazyck.abi import Role
 from lazyck.errors import ToolchainError
 from lazyck.machines import MACHINES
-from lazyck.toolchains import answers
+from lazyck.toolchains import answers, listed
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.options import CommandItem, OptionTable, join
 from lazyck.toolchains.requirement import Requirement, RequirementState, install_line
@@ -289,9 +289,15 @@ class Toolchain(ABC):
             return [Requirement("compiler", RequirementState.MISSING, detail, install_line(self.install))]
         shown = " ".join(found.compiler)
         try:
-            return [Requirement("compiler", RequirementState.OK, f"{shown} ({compiler_identity(found.compiler, env)})")]
+            detail = f"{shown} ({compiler_identity(found.compiler, env)})"
         except ToolchainError as e:
             return [Requirement("compiler", RequirementState.MISSING, e.message, install_line(self.install))]
+        checks = [Requirement("compiler", RequirementState.OK, detail)]
+        number, unknown = listed.unknown_options(found.compiler, self.table)
+        if unknown:
+            detail = f"{len(unknown)} of {number} are unknown to lazyck, and sources with them are compiled eagerly: "
+            checks.append(Requirement("options", RequirementState.OK, detail + " ".join(unknown)))
+        return checks
 
 
 def compiler_identity(compiler: Sequence[str], env: Mapping[str, str] | None = None) -> str:

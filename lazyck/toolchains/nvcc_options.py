@@ -1,11 +1,13 @@
-"""List nvcc's options, as of CUDA 11 to 13: `--long` and `-short`, with values after ` ` or `=`."""
+"""List nvcc's options, as of CUDA 11 to 13: `--long` and `-short`, with values after ` ` or `=`. A
+compile with an option that has no row is not deferred (see gnu_options.py)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from lazyck import abi
-from lazyck.abi import Role
-from lazyck.toolchains.gnu import PROFILING
-from lazyck.toolchains.options import E, OptionTable, P, S
+from lazyck.abi import ROLES_OF_HEADERS, Role
+from lazyck.toolchains.gnu_options import ROWS as GNU_ROWS
+from lazyck.toolchains.gnu_options import E, F, N, P, Row, S
+from lazyck.toolchains.options import OptionTable
 
 # Long and short names of the options that take a value. A long one alone is short with one dash.
 _VALUES = (
@@ -40,7 +42,9 @@ _ROLES = {
     "-isystem": Role.INCLUDE_SYSTEM,
     "-include": Role.INCLUDE_FILE,
     "-ccbin": Role.HOST_COMPILER,
-    "-Xcompiler": Role.HOST_OPTIONS,
+    **dict.fromkeys(("-Xcompiler", "-Xptxas", "-Xfatbin", "-Xcicc"), Role.WORDS),
+    **dict.fromkeys(("-keep-dir", "-time", "-fdevice-time-trace", "-ldir", "-qpp-config"), Role.REFUSE_COMPILE),
+    **dict.fromkeys(("-apply-controls", "-run-args", "-hls", "-Xtileiras", "-Xnvprune"), Role.UNKNOWN),
 }
 _ONE_CHARACTER = ("-I", "-L", "-l", "-D", "-U", "-O")
 
@@ -53,7 +57,32 @@ def pairs() -> Iterable[tuple[str, str]]:
 
 
 _RDC = abi.WHY_RELOCATABLE_DEVICE_CODE
-_ROWS = (
+_REASONS = {
+    "-rdc": _RDC,
+    **dict.fromkeys(("-keep-dir", "-time", "-fdevice-time-trace"), abi.WHY_OTHER_OUTPUT),
+    **dict.fromkeys(("-ldir", "-qpp-config"), abi.WHY_UNSUPPORTED_OPTION),  # they load code or configuration
+    # Words for the host compiler are judged like those that nvcc forwards to it.
+    **{"-Xptxas": "ptxas:", "-Xfatbin": "fatbin:", "-Xcicc": "cicc:"},
+}
+# Options without a value of which nothing but code and messages follows.
+_PLAIN = (
+    "--objdir-as-tempdir -objtemp --allow-unsupported-compiler -allow-unsupported-compiler --use-local-env "
+    "-use-local-env --force-cl-env-setup -force-cl-env-setup --profile -pg --debug -g --device-debug -G "
+    "--generate-line-info -lineinfo --no-exceptions -noeh --shared -shared --no-host-device-initializer-list "
+    "-nohdinitlist --no-host-device-move-forward -nohdmoveforward --expt-relaxed-constexpr -expt-relaxed-constexpr "
+    "--extended-lambda -extended-lambda --expt-extended-lambda -expt-extended-lambda --m64 -m64 "
+    "--forward-unknown-to-host-compiler -forward-unknown-to-host-compiler --forward-unknown-to-host-linker "
+    "-forward-unknown-to-host-linker --forward-unknown-opts -forward-unknown-opts --dont-use-profile -noprof --verbose "
+    "-v --no-align-double --no-device-link -nodlink --use_fast_math -use_fast_math --extra-device-vectorization "
+    "-extra-device-vectorization --disable-warnings -w --keep-device-functions -keep-device-functions --source-in-ptx "
+    "-src-in-ptx --restrict -restrict --resource-usage -res-usage --no-compress -no-compress --display-error-number "
+    "-err-no --no-display-error-number -no-err-no --jobserver -jobserver --link -link -Ofast"
+)
+# Of the host compiler's options: all but those that say what is compiled, and to which file.
+_HOST_ROWS = tuple(
+    row for row in GNU_ROWS if row[1] in (Role.FLAG, Role.REFUSE_COMPILE, Role.UNKNOWN, Role.WORDS, *ROLES_OF_HEADERS)
+)
+_ROWS: tuple[Row, ...] = (
     (E, Role.REFUSE, "--preprocess -E", abi.WHY_PREPROCESS),
     (E, Role.REFUSE, "--ptx -ptx --cuda -cuda --cubin -cubin --fatbin -fatbin", abi.WHY_OTHER_OUTPUT),
     (E, Role.REFUSE, "--optix-ir -optix-ir --ltoir -ltoir", abi.WHY_OTHER_OUTPUT),
@@ -72,22 +101,31 @@ _ROWS = (
     (E, Role.DEPEND, "--generate-dependencies-with-compile -MD", ""),
     (E, Role.DEPEND_USER, "--generate-nonsystem-dependencies-with-compile -MMD", ""),
     (E, Role.DEPEND_PHONY, "--generate-dependency-targets -MP", ""),
-    # These begin like an option of one character with its value joined to it.
-    (E, Role.FLAG, "-lineinfo -link -Ofast -Dryrun", ""),
+    (E, Role.REFUSE_COMPILE, "--keep -keep --save-temps -save-temps", abi.WHY_OTHER_OUTPUT),
+    (E, Role.REFUSE_COMPILE, "--compile-as-tools-patch -astoolspatch", abi.WHY_UNSUPPORTED_OPTION),
+    (E, Role.FLAG, _PLAIN, ""),
+    (F, Role.FLAG, "-W --W", ""),
+    (P, Role.FLAG, "-t", ""),
+    (S, Role.WORDS, "-Xcudafe", "cudafe:"),
+    (P, Role.WORDS, "-Xcudafe=", "cudafe:"),
+    (F, Role.FLAG, "cudafe:--diag cudafe:--display cudafe:--promote ptxas:-dlcm= ptxas:-dscm=", ""),
+    (F, Role.FLAG, "ptxas:--def-load-cache= ptxas:--def-store-cache= fatbin:--compress-mode=", ""),
+    (N, Role.FLAG, "cudafe:-- cicc:-", ""),
     *(
-        (mode, _ROLES.get(short, Role.FLAG), text + end, _RDC if short == "-rdc" else "")
+        (mode, _ROLES.get(short, Role.FLAG), text + end, _REASONS.get(short, ""))
         for long, short in pairs()
         for text in (long, short)
         for mode, end in ((S, ""), (P, "="))
     ),
     *((P, _ROLES.get(text, Role.FLAG), text, "") for text in _ONE_CHARACTER),
-    # The bare spelling is used where unknown options are forwarded. The shim puts words for the
-    # host compiler behind -Xcompiler.
-    *(
-        (mode, Role.REFUSE_COMPILE, f"{before}{text}{end}", abi.WHY_PROFILING)
-        for text in PROFILING.split()
-        for before in ("", "-Xcompiler,")
-        for mode, end in ((E, ""), (P, "="))
-    ),
 )
-TABLE = OptionTable(_ROWS)
+
+
+def _forwarded() -> Iterator[Row]:
+    """Yield the rows of words that nvcc hands to its host compiler if it does not know them."""
+    taken = {(mode in (E, S), text) for mode, _, texts, _ in _ROWS for text in texts.split()}
+    for mode, role, texts, reason in _HOST_ROWS:
+        yield mode, role, " ".join(t for t in texts.split() if (mode in (E, S), t) not in taken), reason
+
+
+TABLE = OptionTable((*_ROWS, *_forwarded()))

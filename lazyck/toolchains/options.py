@@ -1,22 +1,25 @@
 """Describe the options of compiler drivers as a table, which both the shim (C) and the recipes
 (Python) read.
 
-A word is matched exactly first, then by its longest known beginning. A word that starts with `-`
-and matches no rule is a flag without a separate value.
+A word is matched exactly first, then by its longest known beginning. What starts with `-` and
+matches no rule is unknown: a compile with such a word is not deferred. It is taken for an option
+without a separate value.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from lazyck import abi
 from lazyck.abi import Mode, Role
 
-E, S, P = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX
+_BEGINNINGS = (Mode.PREFIX, Mode.FAMILY, Mode.NUMERIC)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of a table. If the role is a refusal, `reason` is the code that the log gives."""
+    """One line of a table. If the role is a refusal, `reason` is the code that the log gives. For
+    words that are passed on, it is what stands before them in the texts of their rules."""
 
     text: str
     mode: Mode
@@ -45,8 +48,8 @@ class OptionTable:
         self.rules = tuple(
             Rule(text, mode, role, reason) for mode, role, texts, reason in rows for text in texts.split()
         )
-        self._exact = {r.text: r for r in self.rules if r.mode is not Mode.PREFIX}
-        prefixes = [r for r in self.rules if r.mode is Mode.PREFIX]
+        self._exact = {r.text: r for r in self.rules if r.mode not in _BEGINNINGS}
+        prefixes = [r for r in self.rules if r.mode in _BEGINNINGS]
         self._prefixes = sorted(prefixes, key=lambda r: len(r.text), reverse=True)
         # The commands of a build are often thousands that differ only in source and output.
         self._joined = lru_cache(maxsize=4096)(self._take_apart)
@@ -71,11 +74,19 @@ class OptionTable:
         return items
 
     def _take_apart(self, word: str) -> CommandItem:
-        for rule in self._prefixes:
-            if word.startswith(rule.text):
-                return CommandItem((word,), rule.text.rstrip("="), word[len(rule.text) :], rule.role)
         name, equals, value = word.partition("=")
-        return CommandItem((word,), name, value if equals else None)
+        role = Role.UNKNOWN
+        for rule in self._prefixes:
+            if word.startswith(rule.text) and (rule.mode is not Mode.NUMERIC or _is_numeric(value)):
+                if rule.mode is Mode.PREFIX:
+                    return CommandItem((word,), rule.text.rstrip("="), word[len(rule.text) :], rule.role)
+                role = rule.role
+                break
+        return CommandItem((word,), name, value if equals else None, role)
+
+
+def _is_numeric(value: str) -> bool:
+    return value in abi.SWITCHES.split() or not value.strip("0123456789-")
 
 
 def join(items: Iterable[CommandItem]) -> tuple[str, ...]:

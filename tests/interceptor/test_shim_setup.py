@@ -49,7 +49,7 @@ def test_paths_below_a_shim_home_are_recorded_as_the_real_ones(rocm: Path, make_
     project.write("blob/k.cpp", "\n")
     home = project.interception.env["ROCM_PATH"]
     bin_dir = project.interception.bin_dirs[0]
-    options = (f"-I{home}/include", f"--rocm-path={home}", f"-DX={home}x", "-ccc-gcc-name", f"{bin_dir}/g++")
+    options = (f"-I{home}/include", f"--rocm-path={home}", f"-DX={home}x", "-gcc-toolchain", f"{bin_dir}/g++")
     output = ("-c", "blob/k.cpp", "-o", "k.o")
     project.ok(f"{home}/bin/hipcc", *options, *output, CPATH=f"{home}/include:/x")
     call = project.compile("k.o").call

@@ -83,22 +83,62 @@ PASSED = [
     ("c++ -r plain.o -o k.o", "relocatable-link"),
     ("c++ -Wl,-r plain.o -o k.o", "relocatable-link"),
 ]
+# Options that no row knows, and words of them. Each is named by the reason.
+UNKNOWN = [
+    (f"c++ -frobnicate=x.txt {K}", "-frobnicate"),
+    (f"c++ -fsanitize-ignorelist=x.txt {K}", "-fsanitize-ignorelist"),
+    (f"c++ --frobnicate {K}", "--frobnicate"),
+    (f"c++ -dumpx {K}", "-dumpx"),
+    (f"c++ -Wa,-adhln=k.lst {K}", "-adhln"),
+    (f"c++ -Xassembler -I/x {K}", "-I/x"),
+    (f"clang++ -Xclang -mlink-builtin-bitcode -Xclang x.bc {K}", "-mlink-builtin-bitcode"),
+    (f"clang++ -Xclang -load -Xclang x.so {K}", "-load"),
+    (f"clang++ -Xclang=-E {K}", "-E"),
+    (f"clang++ -mllvm -load=x.so {K}", "-load"),
+    (f"clang++ -mllvm -load -mllvm x.so {K}", "x.so"),
+    (f"clang++ -Xoffload-linker --whatever {K}", "-Xoffload-linker"),
+    ("nvcc --frobnicate -c blob/k.cu -o k.o", "--frobnicate"),
+    ("nvcc -Xcompiler -E -c blob/k.cu -o k.o", "-E"),
+    ("nvcc -Xcompiler -O2,-MD -c blob/k.cu -o k.o", "-MD"),
+    ("nvcc -Xcicc -nvvmir-library=x.bc -c blob/k.cu -o k.o", "-nvvmir-library"),
+    ("nvcc -Xptxas=--options-file=x -c blob/k.cu -o k.o", "--options-file"),
+]
+PASSED += [(line, f"unknown-option:{word}") for line, word in UNKNOWN]
+# Options by which the compiler writes other files than the object, and by which it loads code.
+SIDE_OUTPUTS = [
+    *("-fstack-usage", "-fcallgraph-info=su", "-fdump-tree-all", "-fsave-optimization-record", "-ftime-trace=x.json"),
+    *("-save-temps", "-save-temps=obj", "-MJ x.json", "-serialize-diagnostics x.dia", "-aux-info x"),
+    *("-foptimization-record-file=x", "-gen-cdb-fragment-path x", "-Xclang -ftime-trace=x"),
+]
+LOADING = ["-fplugin=x.so", "-fpass-plugin=x.so", "-Bx", "-B x", "-specs=x", "--config x", "-include-pch x.pch"]
+LOADED_AT_START = ["-ftls-model=initial-exec", "-ftls-model=local-exec", "-mcmodel=kernel"]
+PASSED += [(f"c++ {option} {K}", "other-output") for option in SIDE_OUTPUTS]
+PASSED += [(f"c++ {option} {K}", "unsupported-option") for option in (*LOADING, *LOADED_AT_START)]
+PASSED += [
+    (f"nvcc {option} -c blob/k.cu -o k.o", "other-output")
+    for option in ("--keep", "-save-temps", "--keep-dir=x", "--time x.csv", "-fdevice-time-trace=x", "-Xcompiler -MJ,x")
+]
 
 
 DEFERRED = [
+    f"c++ -O2 -march=x86-64-v3 -std=c++20 -Wall -Werror=format -fno-plt -falign-loops=32 -ffp-contract=off -g3 {K}",
+    f"c++ -Wp,-D_FORTIFY_SOURCE=2 -Wa,--noexecstack,-mrelax-relocations=yes -ftls-model=global-dynamic {K}",
+    f"hipcc -Xclang -fno-x -Xclang -mllvm -Xclang -amdgpu-x=3 -mllvm -enable-post-misched=0 {K}",
+    "nvcc -Xptxas -v,-O3 -Xfatbin -compress-all --threads 4 -t4 -Xcudafe --diag_suppress=177 -c blob/k.cu -o k.o",
+    "nvcc -forward-unknown-to-host-compiler -fopenmp -march=haswell -Xcompiler='-fPIC' -c blob/k.cu -o k.o",
     f"c++ {K}",
     "c++ --compile blob/k.cpp --output k.o",
     "c++ -c blob/k.cpp -ok.o",
     "c++ -c blob/k.cpp --output=k.o",
-    "c++ -cblob -c ./src/../blob/k.cpp -o k.o",
-    f"c++ -flto -save-temps -MD -MP -v {K}",
-    f"c++ -I /dev/null -D X -include blob/h.hpp -Xclang -E {K}",
+    "c++ -c ./src/../blob/k.cpp -o k.o",
+    f"c++ -flto -MD -MP -v {K}",
+    f"c++ -I /dev/null -D X -include blob/h.hpp {K}",
     "c++ -x c++ -c blob/h.hpp -x none -o k.o",
     f"hipcc --offload-arch=gfx942 -mllvm -amdgpu-early-inline-all=true {K}",
     "hipcc -c blob/k.cu -o k.o",
     "hipcc -x hip -c blob/k.cpp -o k.o",
     "clang++ -x hip -c blob/k.cpp -o k.o",
     "clang++ -c blob/k.hip -o k.o",
-    "nvcc -gencode arch=compute_80,code=sm_80 -Xcompiler -E --compile blob/k.cu --output-file=k.o",
+    "nvcc -gencode arch=compute_80,code=sm_80 -Xcompiler -Wall,-fPIC --compile blob/k.cu --output-file=k.o",
     "nvcc -x cu -c blob/k.cpp -o=k.o -rdc=false -optf opts",
 ]

@@ -4,6 +4,8 @@ import os
 import re
 import shutil
 import subprocess
+from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from lazyck.errors import UsageError
 from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
 from lazyck.toolchains.base import SourceCompile, compiler_identity, identity_of
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
+from lazyck.toolchains.listed import unknown_options
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
 
@@ -139,7 +142,7 @@ def test_nvcc_says_what_it_compiles_for_where_the_command_does_not(tmp_path: Pat
 
 
 def test_base_words_are_what_does_not_name_this_one_compile() -> None:
-    line = "-O2 -DX=1 -I inc -c k.cpp -o k.o -MD -MF k.d -MTk.o -MQ k.o -MP -save-temps=obj -Wp,-MD,x.d -std=c++17"
+    line = "-O2 -DX=1 -I inc -c k.cpp -o k.o -MD -MF k.d -MTk.o -MQ k.o -MP -Wp,-MD,x.d -std=c++17"
     assert base(HOST, line) == ["-O2", "-DX=1", "-I", "inc", "-std=c++17"]
     assert base(HOST, "-c k.cpp -ok.o -D NAME=k.cpp") == ["-D", "NAME=k.cpp"]
     line = "-x hip --offload-arch=gfx942 --offload-arch=gfx950 -mllvm -x -c k.cpp -x none -o k.o --rocm-path=/r"
@@ -169,7 +172,7 @@ def separate(toolchain: Toolchain) -> set[str]:
 
 def test_tables_are_consistent() -> None:
     for toolchain in ALL:
-        texts = [(r.mode.value == "p", r.text) for r in toolchain.table.rules]
+        texts = [(r.mode.value in "pan", r.text) for r in toolchain.table.rules]
         assert len(texts) == len(set(texts)), [t for t in texts if texts.count(t) > 1]
         assert toolchain.path_options
         assert by_name(toolchain.name) is toolchain
@@ -308,6 +311,29 @@ def test_the_table_has_every_option_of_this_nvcc_that_takes_a_value() -> None:
     assert len(listed) > 40
     known = {rule.text for rule in CUDA.table.rules}
     assert not [(long, short) for long, value, short in listed if value[0] in "<{" and not {long, short} <= known]
+
+
+# Options that compilers list and that have no row: what nobody passes to a compile of a kernel, and
+# what names files, tools or libraries.
+EAGER = {
+    "g++": "--assert --completion= --dump* --include-* --output-pch= --print-missing-* -Mno-modules -d -fada-* "
+    "-finstrument-functions-exclude-* -iplugindir= -quiet",
+    "clang++-19": "--amdgpu-arch-tool= --analyzer-output --dxv-path= --embed-dir= --emit-* --extract-api-ignores= "
+    "--gpu-* --hip-device-lib= --hipspv-* --hipstdpar-*= --libomptarget-* --migrate --no-wasm-opt --nvptx-arch-tool= "
+    "--offload-link --pretty-sgf --ptxas-path= --rsp-quoting= --symbol-graph-dir= --wasm-opt -MV -X* -arcmt-* -b "
+    "-ccc-* -d? -darwin-* -dsym-dir -emit-* -hlsl-entry -i* -mmlir -objcmt-* -object-file-name= -print-* -regcall4 "
+    "-relocatable-pch -rewrite-legacy-objc -static-openmp -sycl-std= -time -via-file-asm",
+    "nvcc": "--augment-host-linker-script --host-linker-script --run-args -aug-hls -hls -run-args",
+}
+
+
+@pytest.mark.parametrize(("compiler", "toolchain"), [("g++", HOST), ("clang++-19", HOST), ("nvcc", CUDA)])
+def test_options_that_an_installed_compiler_lists_have_rows(compiler: str, toolchain: Toolchain) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    number, unknown = unknown_options((compiler,), toolchain.table)
+    assert number > 200
+    assert not [name for name in unknown if not any(map(partial(fnmatch, name), EAGER[compiler].split()))]
 
 
 # -- identity and look-up --------------------------------------------------------------------------
