@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lazyck import abi
+from lazyck.abi import Role
 from lazyck.files import digest, encode
 from lazyck.formats.manifest import Manifest, Recipe
 from lazyck.formats.manifest import encode as encode_manifest
@@ -25,6 +26,7 @@ from lazyck.postbuild.cxx.includes import depends_on_place, with_relative_includ
 from lazyck.postbuild.state import commit, staging
 from lazyck.toolchains.base import Toolchain
 from lazyck.toolchains.command import CompileCommand, LinkCommand
+from lazyck.toolchains.options import CommandItem
 
 KEY_VERSION = "3"
 CONTENTS_VERSION = b"lazyck contents 1"
@@ -133,7 +135,7 @@ def header_directories(
     }
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options:
-            found.add(absolute(item.value or "", cwd))
+            found.update(_named_path(item, cwd))
         else:
             found.update(os.path.normpath(path) for word in item.words for path in HEADER_PATH.findall(word))
     given = (word for _, value in variables for word in value.split())
@@ -141,12 +143,20 @@ def header_directories(
     return found
 
 
+def _named_path(item: CommandItem, cwd: str) -> list[str]:
+    """Return the path that an option names, or nothing if the compiler searches for the file: a
+    header that is read before the source, and is not in the working directory."""
+    path = absolute(item.value or "", cwd)
+    return [path] if item.role is not Role.INCLUDE_FILE or os.path.isfile(path) else []
+
+
 def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, paths: BundlePaths) -> list[str]:
     """Return the options of a compile, with the values of path options mapped into the bundle."""
     out: list[str] = []
     for item in toolchain.table.split(words):
         if item.name in toolchain.path_options and item.value:
-            out += item.with_value(paths.header_word(absolute(item.value, cwd)))
+            named = _named_path(item, cwd)
+            out += item.with_value(paths.header_word(named[0])) if named else item.words
         else:
             out += [paths.word(w) if w.startswith("/") else _map_inside(w, paths) for w in item.words]
     return out

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +21,7 @@ from lazyck import abi, proc
 from lazyck.files import digest, encode, write_atomic
 from lazyck.formats.manifest import BlobRecord, Recipe
 from lazyck.postbuild.bundle import HEADER_PATH, BundlePaths, FileDigests, absolute, header_directories, inside
-from lazyck.postbuild.cxx.includes import asked_names, included_by
+from lazyck.postbuild.cxx.includes import asked_by, included_by
 from lazyck.postbuild.describe import Description
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.probe.group import Group, Probed, first_error, rule_files
@@ -31,6 +31,7 @@ from lazyck.settings.environment import environment
 from lazyck.toolchains.base import SourceCompile
 
 _FILE = "proved"
+_MACRO_NAME = re.compile(r"-D\s*\w+=[\\\"'<]*([^\\\"'>\n]+)")
 _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
 
 
@@ -68,6 +69,14 @@ class Case:
         return frozenset(named).union(map(os.path.dirname, self.places.values()))
 
     @cached_property
+    def optional(self) -> frozenset[str]:
+        """Return files of the build that the bundle's files may ask for by `__has_include`."""
+        return frozenset(path for name in self.asked_by(self.places.values()) for path in _candidates(self, name))
+
+    def asked_by(self, files: Iterable[str]) -> frozenset[str]:
+        return asked_by(files, _MACRO_NAME.findall("\n".join(self.recipe.compile)))
+
+    @cached_property
     def absolute_names(self) -> frozenset[str]:
         return frozenset(n for file in self.places.values() for n in included_by(file)[0] if n.startswith("/"))
 
@@ -77,7 +86,7 @@ class Case:
         words = [*recipe.compile, *(w for pair in recipe.env for w in pair), recipe.toolchain_id, *group.archs, ""]
         words += [str(self.root), *(r.source for _, r in self.blobs)]
         files = [w for place, file in sorted(self.places.items()) for w in (place, contents.of_file(file))]
-        return digest(*map(encode, [*words, "", *files]))
+        return digest(*map(encode, [*words, "", *files, "", *sorted(self.optional)]))
 
 
 class BundleProof:
@@ -266,9 +275,8 @@ def _foreseen(case: Case) -> set[str]:
         for file in texts:
             by_name.setdefault(os.path.basename(file), []).append(f"/{file}")
         found: set[str] = set()
-        for data in (texts[file] for file in fresh):
-            for name in asked_names(data):
-                found |= _candidates(case, name)
+        for name in case.asked_by(texts):
+            found |= _candidates(case, name)
         for name in {name for file in fresh for name in included_by(file)[0]}:
             tail = "/" + name.rpartition("../")[2]
             if not any(file.endswith(tail) for file in by_name.get(os.path.basename(name), ())):

@@ -66,6 +66,14 @@ class ReasonKind(Enum):
         "asks dladdr in which file code is, and code of a blob is in a file of its own",
         f"Call `dladdr` by a function {_ELSEWHERE}, with the address of a function of that file.",
     )
+    ASSEMBLER_FILES = (
+        "makes the assembler read other files, which are in no list of what the compiler read",
+        f"Put the assembler text with `.incbin` or `.include` {_ELSEWHERE}.",
+    )
+    AT_START = (
+        "has a variable of a thread-local model that only code loaded with the program may have",
+        f"Define the variable {_ELSEWHERE}, or leave out `tls_model`: blobs are loaded later.",
+    )
     VERSIONED = (
         "defines a symbol with a version",
         f"Define the function under a plain name, and give it its version (`.symver`) {_ELSEWHERE}.",

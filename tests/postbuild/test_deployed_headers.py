@@ -156,6 +156,50 @@ def test_headers_that_are_only_asked_for_are_in_the_bundle(tree: Tree) -> None:
     assert call(tree.deploy(), "a") == {"a": 1}
 
 
+def test_a_header_that_is_only_asked_for_and_appears_is_seen_by_the_next_build(tree: Tree) -> None:
+    source = "#define NAME <opt.h>\n#if __has_include(NAME)\n#define THERE 1\n#else\n#define THERE 2\n#endif\n"
+    tree.write("inc/other.h", "")
+    tree.write("blob/a.cpp", source + 'extern "C" int a() { return THERE; }\n')
+    script = "c++ -fPIC -Iinc -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so"
+    assert "1 lazy" in tree.build(script)
+    assert call(tree.dir.parent / "install/libx.so", "a") == {"a": 2}
+    tree.write("inc/opt.h", "#error never included\n")
+    tree.build(script)
+    assert call(tree.deploy(), "a") == {"a": 1}
+
+
+def test_a_header_that_an_option_searches_for_is_found_in_the_bundle(tree: Tree) -> None:
+    tree.write("inc/first.h", "#pragma once\n#include <cstdint>\n#define FIRST 3\n")
+    tree.write("here.h", "#define HERE 4\n")
+    tree.write("blob/a.cpp", 'extern "C" std::int32_t a() { return FIRST + HERE; }\n')
+    options = "-include cstdint -include first.h -include here.h -imacros climits"
+    summary = tree.build(f"c++ -fPIC -Iinc {options} -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so")
+    assert "1 lazy" in summary, summary
+    assert call(tree.deploy(), "a") == {"a": 7}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['asm(".pushsection .rodata\\n.incbin \\"" FILE "\\"\\n.popsection");', 'asm(".include \\"" FILE "\\"");',
+     "inline int* own() { static thread_local int x __attribute__((tls_model(\"initial-exec\"))); return &x; }"],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["blob/a.cpp", "inc/a.h"])
+def test_a_blob_that_reads_by_the_assembler_or_needs_a_place_at_start_is_eager(
+    tree: Tree, text: str, place: str
+) -> None:
+    tree.write("inc/a.h", "#pragma once\nstruct S { void include(int); };\n")
+    tree.write("blob/b.cpp", '#include "a.h"\nextern "C" int b() { S s; (void)sizeof(s.include(1), 0); return 5; }\n')
+    tree.write("blob/a.cpp", '#include "a.h"\nextern "C" int a() { return 4; }\n')
+    with (tree.dir / place).open("a") as f:
+        f.write(text)
+    tree.write("data", "# nothing\n")
+    summary = tree.build(f"""
+        for name in a b; do c++ -fPIC -Iinc '-DFILE="{tree.dir}/data"' -c blob/$name.cpp -o $name.o; done
+        c++ -shared a.o b.o -o libx.so
+    """)
+    assert ("1 lazy" in summary) == (place == "blob/a.cpp"), summary
+
+
 def test_sources_that_a_unity_build_names_by_their_path_are_found_in_the_bundle(tree: Tree) -> None:
     tree.write("src/part.cpp", '#include "beside.h"\nextern "C" int part() { return BESIDE; }\n')
     tree.write("src/beside.h", "#define BESIDE 3\n")

@@ -1,8 +1,10 @@
 """Test which files a source is found to include, and which includes are rewritten."""
 
+from pathlib import Path
+
 import pytest
 
-from lazyck.postbuild.cxx.includes import asked_names, depends_on_place, with_relative_includes
+from lazyck.postbuild.cxx.includes import asked_by, depends_on_place, with_relative_includes
 
 WHERE = {"/build/a/x.h": "lib/tree/a/x.h"}
 PLACE = "lib/tree/b/y.cpp"
@@ -28,5 +30,10 @@ def test_what_a_file_includes_depends_on_its_place_only_by_quotes_and_include_ne
     assert not depends_on_place(b'#include <x.h>\n// see #include "x.h"')
 
 
-def test_names_that_are_only_asked_for_are_found() -> None:
-    assert asked_names(b'#if __has_include("a.h") && __has_include_next ( <b/c.h> )') == {"a.h", "b/c.h"}
+def test_names_that_are_only_asked_for_are_found(tmp_path: Path) -> None:
+    plain, by_macro, defining = (str(tmp_path / name) for name in ("plain.h", "by_macro.h", "defining.h"))
+    Path(plain).write_text('#if __has_include("a.h") && __has_include_next ( <b/c.h> )')
+    Path(by_macro).write_text("#ifdef __has_include\n#if __has_include(NAME)\n#endif\n#endif\n")
+    Path(defining).write_text('# define NAME "d.h"\n#define X(y) <e/f.h>\n#define N 1 < 2\n')
+    assert asked_by([plain, defining], ["g.h"]) == {"a.h", "b/c.h"}
+    assert asked_by([plain, by_macro, defining], ["g.h"]) == {"a.h", "b/c.h", "d.h", "e/f.h", "g.h"}

@@ -92,7 +92,8 @@ _INCLUDES = {
 # What is rewritten must be a directive rather than part of a string, so it begins its line.
 _ABSOLUTE = re.compile(rf"^([ \t]*#{_INCLUDE})[\"<](/[^\">\n]+)[\">]".encode(), re.MULTILINE)
 _NEARBY = re.compile(rf"^[ \t]*#(?:{_INCLUDE}\"|{_NEXT})".encode(), re.MULTILINE)
-_ASKED = re.compile(rb"__has_include(?:_next)?\s*\(\s*[\"<]([^\">\n]+)[\">]")
+_ASKED = re.compile(r"__has_include(?:_next)?\s*\(\s*([\"<][^\">\n]+|[A-Za-z_])")
+_DEFINED = re.compile(r"#[ \t]*define\b[^\n\"<]*[\"<]([^\">\n]+)[\">]")
 
 
 def included_names(text: str) -> tuple[frozenset[str], bool]:
@@ -111,18 +112,30 @@ def _included(text: str) -> list[str]:
 
 def included_by(file: str) -> tuple[frozenset[str], bool]:
     """Return `included_names` of a file, read once while unchanged. Raises `OSError`."""
+    return _names_in(file)[:2]
+
+
+def asked_by(files: Iterable[str], values: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names for which `files` may ask by `__has_include`. If one asks for a macro's
+    value, these are all names that macros of theirs have for values, and `values`, which the
+    command line gives to macros. Raises `OSError`."""
+    known = [_names_in(file)[2:] for file in files]
+    asked = frozenset().union(*(names for names, _ in known))
+    return asked.union(values, *(defined for _, defined in known)) - {""} if "" in asked else asked
+
+
+def _names_in(file: str) -> tuple[frozenset[str], bool, frozenset[str], frozenset[str]]:
     status = os.stat(file)
     return _of_file(file, (status.st_mtime_ns, status.st_size, status.st_ino))
 
 
 @lru_cache(maxsize=1 << 16)
-def _of_file(file: str, _stamp: tuple[int, ...]) -> tuple[frozenset[str], bool]:
-    return included_names(Path(file).read_bytes().decode("utf-8", "surrogateescape"))
-
-
-def asked_names(data: bytes) -> frozenset[str]:
-    """Return the names for which the text of a file asks by `__has_include`."""
-    return frozenset(map(os.fsdecode, _ASKED.findall(data))) if b"__has_include" in data else frozenset()
+def _of_file(file: str, _stamp: tuple[int, ...]) -> tuple[frozenset[str], bool, frozenset[str], frozenset[str]]:
+    """Return `included_names`, the names that `__has_include` asks for (empty: a macro's value),
+    and those in macros."""
+    text = Path(file).read_bytes().decode("utf-8", "surrogateescape")
+    asked = [name[1:] if name[0] in '"<' else "" for name in _ASKED.findall(text)] if "__has_include" in text else []
+    return *included_names(text), frozenset(asked), frozenset(_DEFINED.findall(text))
 
 
 def depends_on_place(data: bytes) -> bool:

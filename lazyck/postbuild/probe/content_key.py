@@ -8,13 +8,13 @@ changes the key too, because the list of headers comes from a preprocess that ev
 import os
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
 
 from lazyck.abi import Role
 from lazyck.errors import LazyckError
 from lazyck.files import digest, encode
 from lazyck.postbuild.bundle import SYSTEM_DIRS, FileDigests, inside
 from lazyck.postbuild.cxx.includes import HeaderReach
+from lazyck.postbuild.probe.preprocess import makes_assembler_read, read_source
 from lazyck.postbuild.probe_cache import code_version
 from lazyck.toolchains import Toolchain
 from lazyck.toolchains.base import compiler_identity
@@ -45,8 +45,8 @@ def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], 
 def blob_keys(
     shared: str, options: Iterable[CommandItem], files: Collection[str], texts: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map each source to its key, for blobs whose group has the key `shared`. Blobs with `.incbin`
-    have no key, since it makes the assembler read another file. `files` are all that the blobs
+    """Map each source to its key, for blobs whose group has the key `shared`. Blobs that
+    make the assembler read other files have no key. `files` are all that the blobs
     read, `texts` is their own preprocessed text."""
     forced = [n for i in options if i.role is Role.INCLUDE_FILE for n in (i.value or "").split(",")]
     reach = HeaderReach(frozenset(files), texts, _is_of_the_system)
@@ -57,7 +57,7 @@ def blob_keys(
         headers = reach.of(source, forced)
         if headers not in known:
             known[headers] = "" if any(map(_embeds, headers)) else files_key(headers, contents)
-        if ".incbin" in text or not known[headers]:
+        if makes_assembler_read(text) or not known[headers]:
             continue
         # A header that another blob has read before leaves an empty line.
         own = "\n".join(line for line in text.split("\n") if line)
@@ -72,7 +72,7 @@ def files_key(files: Iterable[str], contents: FileDigests) -> str:
 @lru_cache(maxsize=65536)
 def _embeds(header: str) -> bool:
     """Return whether a header of the project has assembler text that reads another file."""
-    return not _is_of_the_system(header) and b".incbin" in Path(header).read_bytes()
+    return not _is_of_the_system(header) and makes_assembler_read(read_source(header))
 
 
 def _is_of_the_system(path: str) -> bool:

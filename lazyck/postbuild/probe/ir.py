@@ -18,7 +18,7 @@ from lazyck import proc
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.group import Answer, Group
 from lazyck.postbuild.probe.one_group import Answers, Doubt
-from lazyck.postbuild.probe.preprocess import read_source
+from lazyck.postbuild.probe.preprocess import read_source, what_always_binds
 from lazyck.postbuild.probe.real_object import HARMLESS, START_UP, defines
 from lazyck.postbuild.reasons import Reason, ReasonKind
 
@@ -216,9 +216,10 @@ def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
             answers.doubts[source] = Doubt("its bitcode cannot be turned into text")
             continue
         try:
-            module = read_module(read_source(texts[source] or source))
+            text = read_source(texts[source] or source)
+            module = read_module(text)
             found = functions(module)
-            reason = eager_reason(module)
+            reason = eager_reason(module) or next(iter(what_always_binds(text)), None)
             if not reason and found.unreachable and not found.symbols:
                 reason = Reason(ReasonKind.IR_UNREACHABLE, ", ".join(found.unreachable[:3]))
             answers.found[source] = Answer(eager=reason) if reason else found

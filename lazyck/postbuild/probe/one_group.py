@@ -179,8 +179,11 @@ class _Prober:
             for source in sources:
                 doubt = Doubt("may use a managed variable of a header", own_initializers=False)
                 answers.doubts.setdefault(source, doubt)
-        reasons = ((s, preprocess.what_binds(split.texts.get(s, ""), takes_late_managed=late)) for s in sources)
-        own = {s: Answer(eager=reason) for s, reason in reasons if reason}
+        reasons = {s: preprocess.what_binds(split.texts.get(s, ""), takes_late_managed=late) for s in sources}
+        always = preprocess.what_always_binds(preprocess.read_source(batch))
+        if len(always) > sum(len(preprocess.what_always_binds(text)) for text in texts):
+            reasons = {s: reason or always[0] for s, reason in reasons.items()}
+        own = {s: Answer(eager=reason) for s, reason in reasons.items() if reason}
         answers.found |= own
         declared = _Declared(batch)
         parsed: dict[int, list[Declaration]] = {}

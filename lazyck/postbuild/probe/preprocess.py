@@ -241,6 +241,9 @@ _SECTION = re.compile(r'\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"')
 _BOUNDS = re.compile(r"\b__(?:start|stop)_([A-Za-z_]\w*)")
 _NEXT = re.compile(r"\bdlv?sym\s*\(\s*\(?\s*\(\s*void\s*\*\s*\)\s*-\s*1")
 _DLADDR = re.compile(r"\bdladdr1?\s*\(")
+# The assembler reads another file. `x.include(y)` is C++.
+_READING = re.compile(r"\.inc(?:bin|lude)\b(?!\s*[(.;,)\]=-])")
+_AT_START = re.compile(r'\btls_model(?:__)?\s*\(\s*"((?:initial|local)-exec)"')
 _MANAGED = re.compile(r"\(\(\s*(?:__)?managed(?:__)?\s*\)\)")
 
 
@@ -249,6 +252,8 @@ def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
     `takes_late_managed` is explained in `gpu_runtimes.py`."""
     if not takes_late_managed and declares_managed(text):
         return Reason(ReasonKind.MANAGED)
+    if always := what_always_binds(text):
+        return always[0]
     if "section" in text and (m := _SECTION.search(text)):
         return Reason(ReasonKind.SECTION, f"{m[1]}, by way of __start_{m[1]}")
     if m := _BOUNDS.search(text):
@@ -258,6 +263,19 @@ def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
     if "dladdr" in text and _DLADDR.search(text):
         return Reason(ReasonKind.DLADDR)
     return None
+
+
+def what_always_binds(text: str) -> list[Reason]:
+    """Return the reasons, one for each place in a preprocessed text, why every blob that reads it
+    must be compiled eagerly, also if the place is in a header."""
+    found = [Reason(ReasonKind.AT_START, m[1]) for m in _AT_START.finditer(text)] if "tls_model" in text else []
+    return found + [Reason(ReasonKind.ASSEMBLER_FILES)] * (len(_READING.findall(text)) if ".inc" in text else 0)
+
+
+def makes_assembler_read(text: str) -> bool:
+    """Return whether assembler text in a source makes the assembler read other files. The compiler
+    names these in no list of what it read."""
+    return ".inc" in text and _READING.search(text) is not None
 
 
 def declares_managed(text: str) -> int:

@@ -190,10 +190,12 @@ def _settle(answers: Answers, output: Path, source: str) -> Answer:
     own = answers.instances.get(source)
     if own is None:  # not preprocessed with the others
         batch, alone = output.with_suffix(f".batch{group.suffix}"), output.with_suffix(".ii")
-        is_read = group.preprocess(batch, alone, f'#include "{source}"\n').status == 0
-        text = preprocess.split(alone, [source], group.cwd).texts.get(source, "") if is_read else ""
-        if tied := preprocess.what_binds(text, takes_late_managed=takes_late_managed(group.toolchain.name)):
-            return Answer(eager=tied)
+        group.preprocess(batch, alone, f'#include "{source}"\n')
+        alone.touch()  # it does not exist if the preprocessor failed
+        text = preprocess.split(alone, [source], group.cwd).texts.get(source, "")
+        tied = preprocess.what_binds(text, takes_late_managed=takes_late_managed(group.toolchain.name))
+        if reason := tied or next(iter(preprocess.what_always_binds(preprocess.read_source(alone))), None):
+            return Answer(eager=reason)
         own = instances(text)
     # The project's own host objects show all symbols and cost one compile, unless by LTO.
     items = group.toolchain.table.split(group.base[1:])
