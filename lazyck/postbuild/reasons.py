@@ -70,6 +70,10 @@ class ReasonKind(Enum):
         "makes the assembler read other files, which are in no list of what the compiler read",
         f"Put the assembler text with `.incbin` or `.include` {_ELSEWHERE}.",
     )
+    NATIVE = (
+        "is compiled for this machine's CPU, which the compiler does not describe in options",
+        "Name the CPU instead of `native` (`-march=`, `-mtune=`, `-mcpu=`).",
+    )
     AT_START = (
         "has a variable of a thread-local model that only code loaded with the program may have",
         f"Define the variable {_ELSEWHERE}, or leave out `tls_model`: blobs are loaded later.",

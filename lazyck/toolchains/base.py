@@ -13,7 +13,7 @@ from lazyck import abi, proc
 from lazyck.abi import Role
 from lazyck.errors import ToolchainError
 from lazyck.machines import MACHINES
-from lazyck.toolchains import answers, listed
+from lazyck.toolchains import answers, listed, native
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.options import CommandItem, OptionTable, join
 from lazyck.toolchains.requirement import Requirement, RequirementState, install_line
@@ -189,7 +189,11 @@ class Toolchain(ABC):
             if item.role is Role.LANGUAGE and past_source:
                 continue  # `-x none` after the source says nothing about it
             kept.append(item)
-        return (*call.argv[: call.prefix], *join(kept))
+        return (*call.argv[: call.prefix], *join(self._portable(cmd, kept)))
+
+    def _portable(self, cmd: CompileCommand, items: Sequence[CommandItem]) -> list[CommandItem]:
+        """Return options of `cmd` that mean on any machine what its options `items` mean here."""
+        return native.portable(cmd.call.argv[: cmd.call.prefix], items)
 
     def base_env(self, cmd: CompileCommand) -> tuple[tuple[str, str], ...]:
         """Return the flag-carrying variables to use with `base_words`, which has the words of the

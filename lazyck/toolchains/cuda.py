@@ -11,7 +11,7 @@ from lazyck import abi, proc
 from lazyck.abi import Role
 from lazyck.errors import BuildError, CommandError, UsageError
 from lazyck.settings.environment import environment
-from lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, nvcc_options
+from lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, native, nvcc_options
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain, accepts
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.gnu import TABLE, GnuToolchain, own_library_items
@@ -147,6 +147,21 @@ class CudaToolchain(Toolchain):
                 kept.append(item)
         return (*words[: cmd.call.prefix], *join(kept))
 
+    def _portable(self, cmd: CompileCommand, items: Sequence[CommandItem]) -> list[CommandItem]:
+        if not native.names_native(join(items)):
+            return list(items)
+        compiler = (*cmd.call.argv[: cmd.call.prefix], *join(i for i in items if i.name in _both("-ccbin")))
+        job = SourceCompile(compiler, "x.cu", "x.o", env=self.tool_env(cmd, environment(), for_base=True))
+        host = self._preprocessing(job)[0][:1]
+        kept: list[CommandItem] = []
+        for item in items:
+            if native.names_native(item.words):
+                parts = _host_parts(item) if item.name in _HOST_OPTIONS else [_host_item(item.words[0])]
+                value = ",".join(join(native.portable(host, parts)))
+                item = CommandItem(("-Xcompiler", value), "-Xcompiler", value)
+            kept.append(item)
+        return kept
+
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
         found: list[str] = []
         arch = code = ""
@@ -252,8 +267,7 @@ class CudaToolchain(Toolchain):
         items = []
         for item in self.table.split(base[1:]):
             items.append(item)
-            if item.name in _HOST_OPTIONS and item.value is not None:
-                items += [_host_item(part) for part in re.split(r"[,\s]+", item.value) if part]
+            items += _host_parts(item)
         return items
 
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
@@ -375,17 +389,21 @@ def _without_hiding(items: Iterable[CommandItem]) -> list[CommandItem]:
     """Drop the host flags that hide symbols or make LTO objects, also inside `-Xcompiler a,b`."""
     kept: list[CommandItem] = []
     for item in own_library_items(items):
-        if item.name not in _HOST_OPTIONS or item.value is None:
-            kept.append(item)
-            continue
-        parts = [p for p in re.split(r"[,\s]+", item.value) if p]
-        good = [p for p in parts if own_library_items([_host_item(p)])]
+        parts = _host_parts(item)
+        good = own_library_items(parts)
         if len(good) == len(parts):
             kept.append(item)
         elif good:
-            value = ",".join(good)
+            value = ",".join(join(good))
             kept.append(CommandItem(("-Xcompiler", value), "-Xcompiler", value))
     return kept
+
+
+def _host_parts(item: CommandItem) -> list[CommandItem]:
+    """Return the options for the host compiler that `item` holds."""
+    if item.name not in _HOST_OPTIONS or item.value is None:
+        return []
+    return [_host_item(part) for part in re.split(r"[,\s]+", item.value) if part]
 
 
 def _host_item(part: str) -> CommandItem:

@@ -313,6 +313,44 @@ def test_the_table_has_every_option_of_this_nvcc_that_takes_a_value() -> None:
     assert not [(long, short) for long, value, short in listed if value[0] in "<{" and not {long, short} <= known]
 
 
+LOOP = (
+    "float k(const float* a, float* b, int n) { float s = 0; for (int i = 0; i < n; ++i) s += a[i] * b[i]; return s; }"
+)
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+@pytest.mark.parametrize("options", ["-march=native", "-mtune=native", "-march=native -mtune=native -mno-avx2"])
+def test_options_for_this_cpu_become_options_that_name_it(tmp_path: Path, compiler: str, options: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    (tmp_path / "k.cpp").write_text(LOOP)
+    words = base(HOST, f"-O3 -ffast-math {options} -c k.cpp", compiler)
+    assert "native" not in " ".join(words) and words[:2] == ["-O3", "-ffast-math"]
+    made = []
+    for given in (["-O3", "-ffast-math", *options.split()], words):
+        argv = [compiler, *given, "-S", "k.cpp", "-o", "-"]
+        made.append(subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True, text=True).stdout)
+    assert made[0] == made[1]
+
+
+def test_options_for_this_cpu_stay_if_the_compiler_does_not_say_what_they_mean(tmp_path: Path) -> None:
+    silent = tmp_path / "g++"
+    silent.write_text("#!/bin/sh\n")
+    silent.chmod(0o755)
+    assert base(HOST, "-O2 -march=native -c k.cpp", str(silent)) == ["-O2", "-march=native"]
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(CUDA.find(os.environ) is None, reason="nvcc is not installed")
+def test_options_for_this_cpu_are_resolved_for_the_compiler_below_nvcc() -> None:
+    found = CUDA.find(os.environ)
+    assert found is not None
+    words = base(CUDA, "-O3 -Xcompiler -fPIC,-march=native -c k.cu", found.compiler[0])
+    assert words[:2] == ["-O3", "-Xcompiler"] and len(words) == 3
+    host = words[2].split(",")
+    assert host[0] == "-fPIC" and len(host) > 2 and "native" not in words[2]
+
+
 # Options that compilers list and that have no row: what nobody passes to a compile of a kernel, and
 # what names files, tools or libraries.
 EAGER = {

@@ -28,7 +28,7 @@ from lazyck.postbuild.probe.real_object import judge
 from lazyck.postbuild.probe_cache import ProbeCache
 from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.settings.environment import environment
-from lazyck.toolchains import Toolchain
+from lazyck.toolchains import Toolchain, native
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gnu import own_library_items
 from lazyck.toolchains.gpu_runtimes import takes_late_managed
@@ -90,10 +90,11 @@ def _probe_all(
     keys: dict[CompileCommand, str] = {}
     for answers, (files, unlisted) in zip(found, headers, strict=True):
         group = answers.group
+        bound = Reason(ReasonKind.NATIVE) if native.names_native(group.base) else None
         for source, answer in answers.found.items():
             for blob in group.sources[source]:
-                if answer.eager or source in unlisted:
-                    reasons[blob] = answer.eager or Reason(ReasonKind.UNLISTED, unlisted[source])
+                if bound or answer.eager or source in unlisted:
+                    reasons[blob] = answer.eager or bound or Reason(ReasonKind.UNLISTED, unlisted[source])
                 else:
                     probed[blob] = Probed(**vars(answer), blob=blob, headers=files)
         keys |= _content_keys(answers, files)
