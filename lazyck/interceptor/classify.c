@@ -319,6 +319,7 @@ static bool is_real_compile(const char* reason) {
 // Records what the real compiler is about to compile and how many of the sources are blobs. The
 // summary and the list of compiles use this.
 static void note_sources(const Conf* conf, Command* cmd, Verdict* verdict, const char* cwd) {
+    if (!strcmp(verdict->reason, LAZYCK_WHY_LINK_WITHOUT_BLOBS)) verdict->blobs = count_passed_inputs(conf, cmd, cwd);
     if (!is_real_compile(verdict->reason)) return;
     for (size_t i = 0; i < cmd->inputs.n; i++) {
         const char* given = cmd->inputs.v[i];
@@ -376,6 +377,7 @@ Verdict classify(const Conf* conf, Command* cmd, const char* cwd) {
     verdict.reason = decide(conf, cmd, &verdict, cwd);
     if (verdict.action == k_pass) {
         verdict.toolchain = conf->toolchain;
+        if (cmd->output) verdict.output = absolute_path(cwd, cmd->output);
         note_sources(conf, cmd, &verdict, cwd);
     }
     return verdict;

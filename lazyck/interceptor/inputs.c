@@ -134,3 +134,20 @@ bool has_deferred_input(Command* cmd) {
         if (is_deferred_library(cmd, cmd->libraries.v[i])) return true;
     return false;
 }
+
+// Returns how many inputs are objects of blobs that the real compiler compiled in this build: the
+// log has a line for each, which ends in numbers of blobs and microseconds.
+size_t count_passed_inputs(const Conf* conf, const Command* cmd, const char* cwd) {
+    char* data;
+    size_t size, found = 0;
+    if (!read_file(conf->log, &data, &size)) return 0;
+    List objects = {0};
+    for (char** line = split(copy_text(data, size), "\n"); *line; line++) {
+        char** field = split(*line, "\t");
+        size_t fields = 0;
+        while (field[fields]) fields++;
+        if (fields == 7 && !strcmp(field[0], LAZYCK_DID_PASS) && strcmp(field[5], "0")) push(&objects, field[3]);
+    }
+    for (size_t i = 0; i < cmd->inputs.n; i++) found += holds(&objects, absolute_path(cwd, cmd->inputs.v[i]));
+    return found;
+}

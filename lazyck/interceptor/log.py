@@ -18,7 +18,7 @@ class LogLine:
     empty if unknown.
 
     `blobs` counts the sources matching --blobs that the call compiles or hands to the real
-    compiler. `source` is the first of them.
+    compiler, or whose objects a link takes that the real compiler made. `source` is the first.
     """
 
     action: str
@@ -70,8 +70,13 @@ def passed_blobs(lines: Iterable[LogLine]) -> dict[str, tuple[int, tuple[str, ..
     """
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for line in lines:
-        if line.action == abi.DID_PASS and line.blobs:
+        if line.action == abi.DID_PASS and line.blobs and line.reason != abi.WHY_LINK_WITHOUT_BLOBS:
             number, sources = found.get(line.reason, (0, ()))
             more = () if line.source in sources else (line.source,)
             found[line.reason] = (number + line.blobs, (*sources, *more))
     return dict(sorted(found.items(), key=lambda item: (-item[1][0], item[0])))
+
+
+def passed_libraries(lines: Iterable[LogLine]) -> list[str]:
+    """Return what was linked of blobs that the real compiler compiled, all of them."""
+    return [line.output for line in lines if line.reason == abi.WHY_LINK_WITHOUT_BLOBS and line.blobs and line.output]

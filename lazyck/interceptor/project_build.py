@@ -2,6 +2,7 @@
 full`), or prepares one that calls the shims by itself: one target of a CMake project."""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -114,6 +115,10 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     lines = read_log(interception.log)
     libraries = tuple(summary.load(p) for p in sorted(options.tmp.glob(f"libs/*/{summary.NAME}")))
     unchanged = deliver_unchanged(options, env) if status == 0 else Unchanged()
+    if status == 0 and options.install_dir:
+        for library in filter(os.path.isfile, log.passed_libraries(lines)):
+            os.makedirs(options.install_dir, exist_ok=True)
+            shutil.copy2(library, options.install_dir)
     said = report(request, imported, lines, libraries, unchanged, status == 0)
     is_lazy = libraries or unchanged.libraries or any(line.action == abi.DID_DEFER for line in lines)
     if status == 0 and request.require_lazy and not is_lazy:

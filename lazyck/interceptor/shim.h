@@ -117,6 +117,7 @@ char* absolute_path(const char* cwd, const char* path);
 
 // inputs.c
 bool has_deferred_input(Command* cmd);
+size_t count_passed_inputs(const Conf* conf, const Command* cmd, const char* cwd);
 
 // record.c
 Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd);

@@ -236,3 +236,19 @@ def test_archs_that_no_toolchain_knows_are_a_usage_error(lazyck: Lazyck, tmp_pat
     done = lazyck(*words, "--", "true", env={"ROCM_PATH": str(FAKE_ROCM)})
     assert done.returncode == 2
     assert "pentium" in done.stderr
+
+
+def test_a_library_whose_blobs_are_all_compiled_by_the_real_compiler_is_installed(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    (tmp_path / "blob").mkdir()
+    (tmp_path / "blob/k.c").write_text("int k(void) { return 3; }\n")
+    (tmp_path / "other.c").write_text("int other(void) { return 4; }\n")
+    script = (
+        "cc -fPIC -save-temps -c blob/k.c -o k.o; cc -fPIC -c other.c -o other.o; "
+        "cc -shared ./k.o -o libk.so; cc -shared other.o -o libother.so"
+    )
+    words = ("--toolchain", "host", "--blobs", "*/blob/*", "--install-dir", "install", "--", "sh", "-ec", script)
+    done = lazyck("build", "full", *words, cwd=tmp_path)
+    assert done.returncode == 0 and "other-output: k.c" in done.stderr, done.stderr
+    assert [p.name for p in (tmp_path / "install").iterdir()] == ["libk.so"]
