@@ -16,8 +16,8 @@ static bool is_numeric(const char* word) {
 }
 
 // Returns the rule for a word. An exact text wins over a beginning, and a longer beginning over a
-// shorter one. There are a few hundred rules and a few dozen words: the comparison of two characters first
-// keeps this below the cost of one system call.
+// shorter one. There are many hundred rules and a few dozen words: the comparison of two characters
+// first keeps this below the cost of one system call.
 Rule find_rule(const Conf* conf, const char* word) {
     Rule best = {LAZYCK_MODE_EXACT, LAZYCK_ROLE_UNKNOWN, "", "", ""};
     for (char** row = conf->rules.v; row < conf->rules.v + conf->rules.n; row += 3) {

@@ -174,7 +174,8 @@ def test_files_that_developers_are_led_to_are_there() -> None:
 
 def test_reason_codes_of_the_shim_are_in_the_table() -> None:
     used = {text for name, text in vars(abi).items() if name.startswith("WHY_")}
-    assert used >= {rule.reason for toolchain in ALL for rule in toolchain.table.rules if rule.reason}
+    rules = [rule for toolchain in ALL for rule in toolchain.table.rules if rule.role is not abi.Role.WORDS]
+    assert used >= {rule.reason for rule in rules} - {""}
     assert len(used) > 20, used
     for code in used:
         assert f"`{code}`" in DOCS["interceptor.md"], code
