@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from lazyck import abi
 from lazyck.check.blob_objects import BlobObject, Defined
-from lazyck.check.offered import Offered
 from lazyck.postbuild.cxx.mangled import is_private
 from lazyck.postbuild.objects.elf import Symbol
+from lazyck.postbuild.objects.offered import Offered
 
 # What can differ, each with a phrase that users read. These make a check fail.
 FAILING = {

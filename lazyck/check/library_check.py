@@ -12,13 +12,13 @@ from lazyck import abi
 from lazyck.check.ahead import AheadOfTime, Compiled, Sample, present
 from lazyck.check.blob_objects import read_blob_object
 from lazyck.check.compare import Comparison, Lazy, compare
-from lazyck.check.offered import read_offered, with_named
 from lazyck.check.vague import vague_names
 from lazyck.errors import CommandError, FormatError
 from lazyck.formats.manifest import decode
 from lazyck.postbuild import state
 from lazyck.postbuild.link import relink
 from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.offered import read_offered, with_named
 from lazyck.postbuild.objects.reveal import plain_name
 from lazyck.quantities import counted
 

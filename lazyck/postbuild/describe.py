@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,10 +62,12 @@ def describe(
     private: PrivateNames,
     bridge: Path | None,
     contents: bundle.FileDigests,
+    versions: Iterable[str] = (),
 ) -> Description:
     """Return the manifest of the library and what its bundle holds. `contents` knows files that
     were read before. `program` compiles the kernels of host `units`, each given with what its
-    source reads. By the object `bridge` blobs reach a built-in GPU runtime, or wrappers of one."""
+    source reads. By the object `bridge` blobs reach a built-in GPU runtime, or wrappers of one.
+    `versions` are the library's exports under versions."""
     lazy, owned, options, machine = settled.lazy, settled.owned, context.options, context.inputs.machine
     soname = context.soname(owned)
     every = [*lazy, *units.values()]
@@ -94,7 +96,7 @@ def describe(
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
     for p, name, source in zip(lazy, names, sources, strict=False):
         recipe = recipes.of(p.blob)
-        key = key_of(p, recipe, soname, machine, *private.key(p.blob))
+        key = key_of(p, recipe, soname, machine, *private.key(p.blob), *versions)
         symbols = tuple(private_name(s, soname) if s in p.private else s for s in owned.lazy[p.blob])
         apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
         rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, units=apart)))

@@ -15,9 +15,9 @@ from support import REPOSITORY
 from support.command_server import CommandServer
 
 from lazyck.check.ahead import Sample, spread
-from lazyck.check.offered import read_offered
 from lazyck.commands.check import parse_sample
 from lazyck.errors import UsageError
+from lazyck.postbuild.objects.offered import read_offered
 
 FILES = {
     "api.hpp": "#pragma once\ntemplate <int N> int twice(int x);\nint in_archive(int x);\nint weakly(int x);\n",

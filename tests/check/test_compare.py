@@ -13,8 +13,8 @@ from support.cuda_machine import cuda_home, needs_nvcc
 
 from lazyck.check.blob_objects import BlobObject, Defined, read_blob_object
 from lazyck.check.compare import BY_DESIGN, FAILING, Comparison, Lazy, compare
-from lazyck.check.offered import Offered
 from lazyck.postbuild.objects.elf import Symbol
+from lazyck.postbuild.objects.offered import Offered
 
 needs_clang = pytest.mark.skipif(not shutil.which("clang++-19"), reason="no clang++-19 on PATH")
 

@@ -17,10 +17,10 @@ import pytest
 from lazyck.check import ahead
 from lazyck.check.ahead import Sample
 from lazyck.check.library_check import Checked, CheckRequest, check_library
-from lazyck.check.offered import read_offered
 from lazyck.check.presentation import render
 from lazyck.postbuild import state
 from lazyck.postbuild.link.arguments import load_ahead
+from lazyck.postbuild.objects.offered import read_offered
 from lazyck.postbuild.probe.group import compile_one
 from lazyck.proc import Result, find_program
 from lazyck.toolchains import lookup

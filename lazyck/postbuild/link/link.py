@@ -115,7 +115,7 @@ def link_lazily(
             runtime = runtime_of(context, settled, archive, demands)
             private = PrivateNames(settled.lazy, settled.owned, demands.renamed, references)
             bridge = cudart.assemble(runtime, directory, compiler) if runtime else None
-            made = describe(context, settled, with_reads, program, private, bridge, contents)
+            made = describe(context, settled, with_reads, program, private, bridge, contents, demands.versions)
             cases = proof.cases(made)
             finding = proof.foresee(cases)
             if not finding.lacking:

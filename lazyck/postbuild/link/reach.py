@@ -19,6 +19,7 @@ from lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private,
 from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import cudart, elf, kernels
+from lazyck.postbuild.objects.offered import versioned_exports
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.objects.vtables import of_classes_with
@@ -50,6 +51,7 @@ class Demands:
     renamed: frozenset[str] = frozenset()  # those to export under private names too
     unnamed: frozenset[str] = frozenset()  # those that cannot get a private name
     whole: bool = False  # whether blobs are compiled whole: the wrappers of a GPU runtime are out of their reach
+    versions: tuple[str, ...] = ()  # what the library exports under versions, which blobs' references have, too
     has_blobs: bool = True  # kernel units use nothing of the library
 
 
@@ -116,7 +118,7 @@ class Reach:
         state = (real.state | self._members.state).intersection(image.defined)
         of_objects = state | (revealed.intersection(real.defined | self._members.defined) - stubs)
         exported = frozenset(revealed), of_objects - unnamed, unnamed
-        return Demands(eager, frozenset(needed), frozenset(pulled), kept, *exported, whole)
+        return Demands(eager, frozenset(needed), frozenset(pulled), kept, *exported, whole, versioned_exports(library))
 
     def _instances(self, symbols: frozenset[str]) -> frozenset[str]:
         """Return those of the weak `symbols` that no blob defines: instances declared `extern`."""

@@ -5,7 +5,7 @@ Tables are unpacked with `struct` in one sweep. pyelftools, which makes an objec
 too slow for a link of thousands of objects: 3,000 small objects take 6.2 s instead of 0.18 s to
 open, 20,000 sections 0.75 s instead of 0.05 s, 20,000 symbols 1.3 s instead of 0.06 s, and the
 dynamic section of one library 14 ms instead of 0.1 ms. It reads what is read once a command
-(check/offered.py).
+(postbuild/objects/offered.py).
 """
 
 import mmap

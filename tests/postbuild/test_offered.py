@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from lazyck.check.offered import read_offered
 from lazyck.errors import FormatError
+from lazyck.postbuild.objects.offered import read_offered
 
 
 @pytest.fixture(scope="module")
