@@ -246,3 +246,15 @@ def test_a_bundle_is_proved_once_and_again_when_something_changed(tree: Tree) ->
     tree.write("inc/there.h", "#define X 2\n")
     assert (proofs(), proofs()) == (1, 0)
     assert call(tree.deploy(), "a", "b") == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize(("name", "lazy"), [('a"b', 1), ("a\nb", 0), ("a'b c#d$e", 1), ("a\\b", 1), ("ä", 1)])
+def test_a_directory_whose_name_needs_escapes_is_as_any_other(
+    tmp_path: Path, lazyck: Lazyck, name: str, lazy: int
+) -> None:
+    tree = Tree(tmp_path / name, lazyck)
+    tree.write("inc/k.h", "#pragma once\nenum { N = 6 };\n")
+    tree.write("blob/k.cpp", '#include "k.h"\nextern "C" int k() { return N; }\n')
+    script = 'c++ -fPIC -I"$PWD/inc" -c "$PWD/blob/k.cpp" -o k.o; c++ -shared k.o -o libx.so'
+    assert f"{lazy} lazy with" in tree.build(script)
+    assert call(tree.deploy(), "k") == {"k": 6}

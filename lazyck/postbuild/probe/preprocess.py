@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from lazyck.files import encode
 from lazyck.postbuild.cxx.lexer import IDENTIFIER, without_comments
 from lazyck.postbuild.reasons import Reason, ReasonKind
 
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
+_PLAIN = {b"n": b"\n", b"t": b"\t"}
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)')
 _MACRO = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _DIRECTIVE = re.compile(r"\s*#\s*([a-z_]+)\b\s*(.*)", re.DOTALL)
@@ -86,6 +89,20 @@ def macros_of(text: str) -> set[str]:
     return set(_MACRO.findall(text)) if "#" in text else set()
 
 
+def include_line(path: str) -> str:
+    """Return the directive that includes a file. No directive can name a path with a newline."""
+    return f"#include <{path}>" if '"' in path else f'#include "{path}"'
+
+
+@lru_cache(maxsize=65536)
+def marked_path(text: str) -> str:
+    """Return the path that a line marker spells as `text`."""
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(lambda m: _PLAIN.get(m[1]) or (bytes([int(m[1], 8)]) if m[1].isdigit() else m[1]), encode(text))
+    return os.fsdecode(plain)
+
+
 def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> tuple[str, dict[int, str]]:
     """Return (unit with all blobs that forgets the `macros` of each, blob per line of it)."""
     lines: list[str] = []
@@ -93,7 +110,7 @@ def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> t
     for blob in blobs:
         names = sorted(macros.get(blob, ()))
         lines += [f'#pragma push_macro("{n}")' for n in names]
-        lines.append(f'#include "{blob}"')
+        lines.append(include_line(blob))
         where[len(lines)] = blob
         lines += [f'#pragma pop_macro("{n}")' for n in names]
     return "\n".join(lines) + "\n", where
@@ -128,7 +145,7 @@ def split(
                 continue
             flags = m[3].split()
             if "1" in flags:
-                path = m[2].replace("\\\\", "\\").replace('\\"', '"')
+                path = marked_path(m[2])
                 mode = _enter(out, stack, path, flags, wanted, blob, cwd)
                 if stack[-1][1] == _BATCH and mode == _OWN:
                     blob, parts = path, []

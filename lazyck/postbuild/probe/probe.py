@@ -191,7 +191,7 @@ def _settle(answers: Answers, output: Path, source: str) -> Answer:
     own = answers.instances.get(source)
     if own is None:  # not preprocessed with the others
         batch, alone = output.with_suffix(f".batch{group.suffix}"), output.with_suffix(".ii")
-        group.preprocess(batch, alone, f'#include "{source}"\n')
+        group.preprocess(batch, alone, preprocess.include_line(source) + "\n")
         alone.touch()  # it does not exist if the preprocessor failed
         text = preprocess.split(alone, [source], group.cwd).texts.get(source, "")
         tied = preprocess.what_binds(text, takes_late_managed=takes_late_managed(group.toolchain.name))
@@ -237,7 +237,7 @@ def _headers(answers: Answers) -> tuple[frozenset[str], dict[str, str]]:
             if result.status != 0:
                 unlisted[source] = first_error(result.stdout + result.stderr)
             else:
-                marked = set(_MARKED.findall(preprocess.read_source(output)))
+                marked = set(map(preprocess.marked_path, _MARKED.findall(preprocess.read_source(output))))
                 found |= {os.path.join(group.cwd, f) for f in marked if not f.endswith("/")}
     blobs = [s for s in sources if s not in unlisted]
     found |= _device_files(group, answers.work, blobs, unlisted)
@@ -249,7 +249,8 @@ def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: di
     if not sources:
         return set()
     batch, output = work / f"device{group.suffix}", work / "device.d"
-    batch.write_text("".join(f'#include "{s}"\n' for s in sources), encoding="utf-8", errors="surrogateescape")
+    text = "".join(f"{preprocess.include_line(s)}\n" for s in sources)
+    batch.write_text(text, encoding="utf-8", errors="surrogateescape")
     found: set[str] = set()
     for argv in group.toolchain.device_dependencies(group.of(batch, output)):
         result = group.run(argv)
