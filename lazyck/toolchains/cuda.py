@@ -33,10 +33,7 @@ def _both(*shorts: str) -> frozenset[str]:
 _ARCH_OPTIONS = _both("-gencode", "-arch", "-code")
 _HOST_OPTIONS = _both("-Xcompiler")
 _DEBUGGING = frozenset({"-G", "--device-debug", "-lineinfo", "--generate-line-info", "-g", "--debug"})
-_TEMPORARIES = _both("-keep-dir", "-time", "-fdevice-time-trace") | {
-    "-keep", "--keep", "-save-temps", "--save-temps", "-objtemp", "--objdir-as-tempdir", "-MP",
-    "--generate-dependency-targets", "-dryrun", "-v", "--verbose",
-}  # fmt: skip
+_TEMPORARIES = _both("-keep-dir") | {"--keep", "-objtemp", "--objdir-as-tempdir", "-v", "--verbose"}
 _LINK_OPTIONS = _both("-ccbin", "-Xcompiler", "-m", "-target-dir", "-Xlinker", "-Xnvlink") | {
     "-m64", "--m64", "-g", "--debug", "-pg", "--allow-unsupported-compiler", "-allow-unsupported-compiler",
     "-forward-unknown-to-host-compiler", "--forward-unknown-to-host-compiler", "-forward-unknown-opts",

@@ -81,7 +81,6 @@ class RocmToolchain(GnuToolchain):
     install: ClassVar[Mapping[str, str]] = _INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
     unit_globs = ("*.hip", "*.cu")
-    hinders_units = frozenset({"-save-temps", "--save-temps"})  # with these, clang has a step for each temporary
     unit_suffixes = tuple(s for s in GnuToolchain.source_suffixes if s != ".c")
     unit_verbs = (abi.UNIT_HIP_HOST, abi.UNIT_HIP_KERNEL)
     entry_verb = abi.UNIT_HIP_ENTRY
