@@ -65,7 +65,7 @@ TOOLCHAIN_ROCM = "rocm"
 
 # -- versions --------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
-MANIFEST_VERSION = 6
+MANIFEST_VERSION = 7
 # The columns of a manifest's header, behind the magic, and of the rows of its tables, in order.
 # formats/manifest.py has the grammar, and says what each column means.
 MANIFEST_HEADER = {
@@ -83,7 +83,7 @@ MANIFEST_BLOB = {
 MANIFEST_SYMBOL = {"name": "S", "blob": "u32"}
 MANIFEST_RECIPE = {
     "toolchain": "S", "toolchain_id": "S", "home": "S", "home_env": "L", "compile": "L", "link": "L", "env": "P",
-    "arch_flags": "L", "drop_env": "L",
+    "arch_flags": "L", "drop_env": "L", "programs": "L", "headers": "S",
 }  # fmt: skip
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
@@ -99,12 +99,16 @@ CACHE_HISTORY = ".history"
 CACHE_SEEN = ".seen"
 CACHE_PREAMBLES = ".preambles"
 CACHE_BUNDLES = ".bundles"
+CACHE_COMPILERS = ".compilers"
 CACHE_TRIMMED = ".trimmed"
 # The number of directories from a cache's root to an entry, including the root.
 DEPTH_OF_ENTRIES = 4
 # Digits of a blob's digest and ENV_EXTRA_CACHE_KEY's hash in file names (formats/layout.py).
 DIGEST_DIGITS = 16
 SALT_DIGITS = 12
+# Between the name of a toolchain and a digest of the headers of its machine, where these are not
+# those of the build.
+HEADERS_MARK = "+h"
 # Behind an entry's ELF image: this magic, the version as a u32, four zero bytes, and the columns,
 # each of which is a u64 (see runtime/src/cache/entry.cpp).
 ENTRY_MAGIC = b"LAZYCKEN"
@@ -120,6 +124,9 @@ BUNDLE_CACHE = "cache"
 BUNDLE_ARCHIVE = "sources.tar.gz"
 # A file beside that archive, like a cache's `.costs`: what compiles took where it was built.
 BUNDLE_COSTS = "costs"
+# The end of the name of a list of headers in a bundle's `tree/.lazyck`, and its first record.
+BUNDLE_HEADERS = ".headers"
+HEADERS_VERSION = "lazyck headers 1"
 # The group of entry points that name installed packs, and the first line of a pack's own file.
 PACKS_GROUP = "lazyck.packs"
 PACK_VERSION = "lazyck pack 1"
@@ -262,6 +269,7 @@ PH_OUTPUT = PH + "O"  # file that the step writes
 PH_INPUT = PH + "I"  # object that the link step reads
 PH_ROOT = PH + "R"  # bundle root, no trailing slash
 PH_LIBRARY = PH + "L"  # path of the lazy library itself
+PH_SONAME = PH + "D"  # soname of the lazy library
 PH_TOOLCHAIN = PH + "T"  # toolchain home, no trailing slash
 PH_KERNEL = PH + "K"  # the line that describes the kernel that is wanted
 PH_NAME = PH + "N"  # 16 hexadecimal digits, made of the library's and the blob's name

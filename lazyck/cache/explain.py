@@ -95,10 +95,13 @@ def differences(manifest: Manifest, entry: BlobEntry, other: CacheEntry, extra_k
     toolchain, salt = split_build(wanted.build) if extra_key else (wanted.build, "")
     # The name of a toolchain may end like the hash of an extra key.
     their_toolchain, their_salt = (toolchain, "") if theirs.build == toolchain else split_build(theirs.build)
+    compiler, _, headers = toolchain.partition(abi.HEADERS_MARK)
+    their_compiler, _, their_headers = their_toolchain.partition(abi.HEADERS_MARK)
     pairs = {
         "library": (wanted.library, theirs.library),
         "arch": (wanted.archs, theirs.archs),
-        "toolchain": (toolchain, their_toolchain),
+        "toolchain": (compiler, their_compiler),
+        "the system's headers": tuple(f"others ({h})" if h else "the build's" for h in (headers, their_headers)),
     }
     found = [_unlike(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
     if their_salt != salt:

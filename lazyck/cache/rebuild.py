@@ -10,6 +10,7 @@ from lazyck import abi
 from lazyck.directory import opened_in
 from lazyck.errors import FormatError, LazyckError
 from lazyck.formats import trailer
+from lazyck.formats.layout import EntryPath
 from lazyck.formats.manifest import Recipe
 from lazyck.postbuild.objects.elf import ElfImage
 from lazyck.prebuild import output, plan
@@ -47,8 +48,8 @@ def prove(
     chosen = Selection(chosen.manifest, (*chosen.blobs, *hosts, *kernels))
     cached = [e for e in all_entries(rt, library, chosen, archs, env) if e.cached]
     recipes = {b.name: chosen.manifest.recipes[b.recipe] for b in chosen.blobs}
-    hindrances = {r: hindrance(r, env) for r in dict.fromkeys(recipes[e.name] for e in cached)}
-    proofs = {e.path: RebuildResult(e, IMPOSSIBLE, why) for e in cached if (why := hindrances[recipes[e.name]])}
+    hindrances = ((e, hindrance(recipes[e.name], e, env)) for e in cached)
+    proofs = {e.path: RebuildResult(e, IMPOSSIBLE, why) for e, why in hindrances if why}
     jobs = tuple(plan.Job(e, None) for e in cached if e.path not in proofs)
     with tempfile.TemporaryDirectory(prefix="lazyck-rebuild-") as made:
         own = {k: v for k, v in env.items() if k not in (abi.ENV_REMOTE, abi.ENV_LAUNCHER)}
@@ -63,21 +64,25 @@ def prove(
             if e.path in failed:
                 proofs[e.path] = RebuildResult(e, IMPOSSIBLE, failed[e.path])
                 continue
+            if not (Path(made) / e.relative).exists():
+                why = "the system's headers here are not those that it was compiled with"
+                proofs[e.path] = RebuildResult(e, IMPOSSIBLE, why)
+                continue
             with opened_in(e.root, e.path) as there, opened_in(Path(made), Path(made) / e.relative) as here:
                 why = first_difference(there.read(), here.read())
             proofs[e.path] = RebuildResult(e, DIFFERS if why else PROVED, why)
     return [proofs[e.path] for e in cached]
 
 
-def hindrance(recipe: Recipe, env: Mapping[str, str]) -> str:
-    """Return why the recipe's compiler on this machine cannot prove anything: it is missing, or
-    another one than the build's. An empty string means that it can."""
+def hindrance(recipe: Recipe, entry: BlobEntry, env: Mapping[str, str]) -> str:
+    """Return why the recipe's compiler on this machine cannot prove an entry: it is missing, or
+    another one than the entry's. An empty string means that it can."""
     try:
         program, found = local_compiler(recipe, env)
     except LazyckError as e:
         return f"no compiler: {e.message}"
-    if found != recipe.toolchain_id:
-        return f"another compiler: {program} is {found}, and the build's was {recipe.toolchain_id}"
+    if not (built := EntryPath.of(entry.path).build).startswith(found):
+        return f"another compiler: {program} is {found}, and the entry's was {built}"
     return ""
 
 

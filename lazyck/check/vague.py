@@ -17,7 +17,7 @@ from lazyck.errors import ToolchainError
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.group import compile_one
 from lazyck.toolchains import by_name
-from lazyck.toolchains.base import compiler_identity
+from lazyck.toolchains.identity import compiler_identity
 
 # Without weak symbols GCC keeps inline functions local to the file, including explicit
 # specializations of templates.

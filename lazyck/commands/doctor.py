@@ -19,7 +19,7 @@ from lazyck.interceptor.shims import c_compiler
 from lazyck.quantities import show_size
 from lazyck.settings.environment import cache_dir, environment, tools_dir
 from lazyck.toolchains import ALL, HOST, Found, Toolchain
-from lazyck.toolchains.base import compiler_identity
+from lazyck.toolchains.identity import compiler_identity
 from lazyck.toolchains.requirement import Requirement, RequirementState, install_line
 
 _LEAST_FREE = 512 << 20  # bytes

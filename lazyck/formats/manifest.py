@@ -30,7 +30,8 @@ the symbol of a kernel, or with `*` for all kernels (units/src/units.h). `units`
 is compiled whole. Otherwise it is a digest of everything that the key of a part contains besides
 the blob's own digest, and the recipes are those of the host unit and of the device code.
 
-History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6: units.
+History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6: units. 7: programs
+and headers.
 """
 
 import os
@@ -55,6 +56,11 @@ class Recipe:
     variables that may give another one where that does not exist. Both steps run without the
     variables in `drop_env` and with those in `env`. Flags in a job's own environment can then not
     leak into an entry whose key does not cover them.
+
+    `toolchain_id` names the compiler. It was made of `programs`, the compiler's first (see
+    toolchains/identity.py), and is made again where a blob is compiled. `headers` is the SHA-256 of
+    the list of the system's and the compiler's headers that blobs of the toolchain read (see
+    bundle.py). Without `programs`, the bundle was laid out by hand, and any compiler is taken.
     """
 
     toolchain: str
@@ -66,6 +72,8 @@ class Recipe:
     arch_flags: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     drop_env: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    headers: str = ""
 
     @property
     def compiler_words(self) -> tuple[str, ...]:

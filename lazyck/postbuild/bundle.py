@@ -28,7 +28,7 @@ from lazyck.toolchains.base import Toolchain
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.options import CommandItem
 
-KEY_VERSION = "3"
+KEY_VERSION = "4"
 CONTENTS_VERSION = b"lazyck contents 1"
 SYSTEM_DIRS = (
     *("/usr/include", "/usr/lib", "/usr/local/include", "/usr/local/lib/gcc"),
@@ -86,6 +86,12 @@ class BundlePaths:
         """Return where `path` goes, relative to the bundle's tree."""
         is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
         return path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
+
+    def foreign_name(self, path: str) -> str:
+        """Return the path of a file that is not for the bundle, below the toolchain's home if the
+        compiler read it by the home's real path."""
+        path, real = self.real(path), os.path.realpath(self.home) if self.home else ""
+        return self.home + path[len(real) :] if real not in ("", "/", "/usr") and inside(path, real) else path
 
     def word(self, path: str) -> str:
         """Return `path` as a word of a recipe, relative to the toolchain's home if it is below."""
@@ -186,11 +192,21 @@ def absolute(path: str, cwd: str) -> str:
     return os.path.normpath(os.path.join(cwd, path))
 
 
+@dataclass(frozen=True)
+class Identity:
+    """Names the compiler that the build used, by its name in keys, what that was made of, and the
+    SHA-256 of the list of headers."""
+
+    name: str
+    programs: tuple[str, ...] = ()
+    headers: str = ""
+
+
 def make_recipe(
     blob: CompileCommand,
     base: Sequence[str],
     toolchain: Toolchain,
-    toolchain_id: str,
+    compiler_is: Identity,
     link: LinkCommand,
     soname: str,
     paths: BundlePaths,
@@ -220,7 +236,7 @@ def make_recipe(
     ]
     raw_link = toolchain.link_words(base, link)
     if soname:
-        raw_link = (*raw_link, "-Xlinker", f"--auxiliary={soname}")
+        raw_link = (*raw_link, "-Xlinker", f"--auxiliary={abi.PH_SONAME}")
     else:
         raw_link = tuple(w for w in raw_link if abi.PH_LIBRARY not in w)
     link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, paths)]
@@ -230,16 +246,20 @@ def make_recipe(
     if not any(name == EPOCH_VARIABLE for name, _ in env):
         env = (*env, (EPOCH_VARIABLE, str(EPOCH)))
     words = (*compile_words, *link_words, *(value for _, value in env))
+    home = paths.home if any(abi.PH_TOOLCHAIN in w for w in words) else ""
+    programs = (paths.foreign_name(p) for p in compiler_is.programs)
     return Recipe(
         toolchain=toolchain.name,
-        toolchain_id=toolchain_id,
-        home=paths.home if any(abi.PH_TOOLCHAIN in w for w in words) else "",
+        toolchain_id=compiler_is.name,
+        home=home,
         home_env=toolchain.home_env,
         compile=tuple(compile_words),
         link=tuple(link_words),
         arch_flags=toolchain.arch_flags,
         env=env,
         drop_env=toolchain.flag_env,
+        programs=tuple(paths.word(p) if home else p for p in programs),
+        headers=compiler_is.headers,
     )
 
 
@@ -271,16 +291,28 @@ class FileDigests:
 
     def of_file(self, path: str) -> str:
         if path not in self._files:
-            self._files[path] = digest(Path(path).read_bytes())
+            self._files[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         return self._files[path]
 
     def of_headers(self, headers: frozenset[str], paths: BundlePaths) -> str:
-        """Return one digest over names and contents of the headers that go into the bundle."""
+        """Return one digest over names and contents of headers, in the bundle or not."""
         if headers not in self._sets:
-            own = sorted(h for h in headers if not paths.is_foreign(h))
-            parts = (part for h in own for part in (encode(paths.in_tree(h)), self.of_file(h).encode()))
+            named = ((_name_in_key(h, paths), h) for h in headers)
+            parts = (part for name, h in sorted(named) for part in (encode(name), self.of_file(h).encode()))
             self._sets[headers] = digest(*parts)
         return self._sets[headers]
+
+    def foreign_list(self, headers: Iterable[str], paths: BundlePaths) -> bytes:
+        """Return the list of those `headers` that are not for the bundle: for each, the SHA-256 and
+        the path that it has where the build's toolchain is. The runtime compares them with those of
+        its machine before it compiles (runtime/src/store/compilers.cpp)."""
+        named = sorted({paths.foreign_name(h): h for h in headers if paths.is_foreign(h)}.items())
+        records = (f"{self.of_file(h)} {name}" for name, h in named)
+        return b"".join(encode(record) + b"\0" for record in (abi.HEADERS_VERSION, *records))
+
+
+def _name_in_key(header: str, paths: BundlePaths) -> str:
+    return paths.word(paths.foreign_name(header)) if paths.is_foreign(header) else paths.in_tree(header)
 
 
 def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str, headers: str) -> str:
@@ -297,8 +329,9 @@ def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str
     return digest(*map(encode, (KEY_VERSION, *library, *words, source, headers)))
 
 
-def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[bytes, int]:
-    """Lay out the bundle of a library at `root`. `files` maps a place to the file that goes there.
+def write(root: Path, files: Mapping[str, str | bytes], manifest: Manifest) -> tuple[bytes, int]:
+    """Lay out the bundle of a library at `root`. `files` maps a place to the file that goes there,
+    or to what is written there.
 
     The file `contents` has the digest of each file, for the runtime
     (runtime/src/bundle/contents.cpp has the grammar), and the manifest has the digest of that list.
@@ -310,7 +343,7 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
     shutil.rmtree(own, ignore_errors=True)
     own.mkdir(parents=True)
     made: set[str] = set()
-    where = {source: place for place, source in files.items()}
+    where = {source: place for place, source in files.items() if isinstance(source, str)}
     apart = PragmaOnce()
     size = 0
     contents = [CONTENTS_VERSION]
@@ -320,11 +353,14 @@ def write(root: Path, files: Mapping[str, str], manifest: Manifest) -> tuple[byt
         if directory not in made:
             os.makedirs(directory, exist_ok=True)
             made.add(directory)
-        data = apart.kept(with_relative_includes(Path(source).read_bytes(), place, where), source)
+        if isinstance(source, bytes):
+            data = source
+        else:
+            data = apart.kept(with_relative_includes(Path(source).read_bytes(), place, where), source)
         with open(target, "wb") as out:  # pathlib takes as long as the rest
             out.write(data)
         os.utime(target, (0, 0))  # as unpacked files have it
-        if os.access(source, os.X_OK) and "/.lazyck/" in place:
+        if "/.lazyck/" in place and isinstance(source, str) and os.access(source, os.X_OK):
             os.chmod(target, 0o755)
         size += len(data)
         contents.append(hashlib.sha256(data).hexdigest().encode() + b" " + encode(place))

@@ -24,14 +24,14 @@ from lazyck.postbuild.references import TextReferences
 from lazyck.postbuild.settle import Settled
 from lazyck.settings.environment import environment
 from lazyck.toolchains import by_name
-from lazyck.toolchains.base import compiler_identity
 from lazyck.toolchains.command import CompileCommand
+from lazyck.toolchains.identity import compiler_identity
 
 
 @dataclass(frozen=True)
 class Description:
     manifest: Manifest
-    files: Mapping[str, str]  # place → source
+    files: Mapping[str, str | bytes]  # place → source, or what is written there
     paths: Mapping[str, bundle.BundlePaths]  # where files go, per toolchain
     rows: tuple[tuple[Probed, BlobRecord], ...]  # of the manifest that stand for whole sources, known as they are
 
@@ -73,7 +73,7 @@ def describe(
     every = [*lazy, *units.values()]
     paths = paths_by_toolchain(every, context.name, options)
     reached = Reached(every, paths)
-    files: dict[str, str] = {}
+    files: dict[str, str | bytes] = {}
     runtime = f"{context.name}/tree/.lazyck/{bridge.name}" if bridge else ""
     if bridge:
         files[runtime] = str(bridge)
@@ -83,14 +83,20 @@ def describe(
     if program and (units or by_kernel):
         place = f"{context.name}/tree/.lazyck/{program.path.name}"
         files[place] = str(program.path)
-    recipes = Recipes(context, soname, paths, runtime, place)
+    headers: dict[str, str] = {}
+    for toolchain, where in paths.items():
+        read = frozenset().union(*{p.headers for p in every if p.blob.call.toolchain == toolchain})
+        text = contents.foreign_list(read, where)
+        headers[toolchain] = hashlib.sha256(text).hexdigest()
+        files[f"{context.name}/tree/.lazyck/{toolchain}{abi.BUNDLE_HEADERS}"] = text
+    recipes = Recipes(context, soname, paths, headers, runtime, place)
     prefix = next(iter(paths.values())).prefix if paths else "/"
     names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
     rows: list[tuple[Probed, BlobRecord]] = []
 
     def key_of(p: Probed, recipe: Recipe, *library: str) -> str:
-        headers = contents.of_headers(reached.by(p), paths[p.blob.call.toolchain])
-        return bundle.blob_digest(recipe, context.name, library, contents.of_file(p.blob.source), headers)
+        read = contents.of_headers(reached.by(p), paths[p.blob.call.toolchain])
+        return bundle.blob_digest(recipe, context.name, library, contents.of_file(p.blob.source), read)
 
     sources = [paths[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
@@ -112,9 +118,9 @@ def describe(
             key = key_of(p, recipe, machine, made_by, line)
             row = f"{name}.{kernel_name(symbol)}"
             parts.append(BlobRecord(row, source, recipes.index(recipe), key, (symbol,), f"{unit.name}\t{line}"))
-    for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
+    for read, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
         where = paths[toolchain]
-        files.update((where.in_bundle(h), h) for h in headers if not where.is_foreign(h))
+        files.update((where.in_bundle(h), h) for h in read if not where.is_foreign(h))
     blobs = (*(record for _, record in rows), *parts)
     made = Manifest(
         library=context.name,
@@ -186,7 +192,11 @@ class Reached:
         groups: dict[tuple[frozenset[str], str], list[str]] = {}
         for p in lazy:
             groups.setdefault((p.headers, p.blob.call.toolchain), []).append(p.blob.source)
-        self._reach = {key: HeaderReach(key[0], sources, paths[key[1]].is_foreign) for key, sources in groups.items()}
+        self._reach: dict[tuple[frozenset[str], str], HeaderReach] = {}
+        for (headers, name), sources in groups.items():
+            where, own = paths[name], by_name(name).own_headers
+            added = frozenset(h for h in headers if os.path.basename(h) in own and where.is_foreign(h))
+            self._reach[headers, name] = HeaderReach(headers, sources, added.__contains__)
 
     def by(self, p: Probed) -> frozenset[str]:
         call = p.blob.call
@@ -199,10 +209,16 @@ class Recipes:
     """Holds the recipes of a library, each made once per distinct command line."""
 
     def __init__(
-        self, context: LinkContext, soname: str, paths: Mapping[str, bundle.BundlePaths], runtime: str, program: str
+        self,
+        context: LinkContext,
+        soname: str,
+        paths: Mapping[str, bundle.BundlePaths],
+        headers: Mapping[str, str],
+        runtime: str,
+        program: str,
     ) -> None:
         self._context, self._soname, self._paths, self._runtime = context, soname, paths, runtime
-        self._program = program
+        self._headers, self._program = headers, program
         self._made: dict[tuple[object, ...], Recipe] = {}
         self._index: dict[Recipe, int] = {}
 
@@ -214,7 +230,9 @@ class Recipes:
         if recipe is None:
             where = self._paths[toolchain.name]
             called_in = toolchain.tool_env(blob, environment())
-            identity = compiler_identity(blob.call.argv[: blob.call.prefix], called_in)
+            programs = toolchain.programs(blob, called_in)
+            name = compiler_identity(blob.call.argv[: blob.call.prefix], called_in, programs)
+            identity = bundle.Identity(name, programs, self._headers[toolchain.name])
             words = (blob, base, toolchain, identity, self._context.link, self._soname, where, self._runtime)
             recipe = bundle.make_recipe(*words)
             self._made[key] = recipe

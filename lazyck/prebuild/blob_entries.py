@@ -19,7 +19,7 @@ from lazyck.prebuild.blob_names import Selection, part_of
 from lazyck.runtime.builder import build_tool, shipped_tool
 from lazyck.settings.environment import runtime_source, tools_dir
 from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
-from lazyck.toolchains.base import compiler_identity
+from lazyck.toolchains.identity import compiler_identity
 
 
 @dataclass(frozen=True)
@@ -233,4 +233,4 @@ def local_compiler(recipe: Recipe, env: Mapping[str, str]) -> tuple[str, str]:
     own = {k: v for k, v in env.items() if k not in recipe.drop_env}
     # The compiler does not need the bundle to say what it is.
     own |= {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env if abi.PH_ROOT not in v}
-    return words[0], compiler_identity(words, own)
+    return words[0], compiler_identity(words, own, [p.replace(abi.PH_TOOLCHAIN, home) for p in recipe.programs])

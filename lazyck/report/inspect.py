@@ -24,6 +24,7 @@ _SHOWN = {
     abi.PH_INPUT: "{object}",
     abi.PH_ROOT: "{root}",
     abi.PH_LIBRARY: "{library}",
+    abi.PH_SONAME: "{soname}",
     abi.PH_TOOLCHAIN: "{toolchain}",
     abi.PH_KERNEL: "{kernel}",
     abi.PH_NAME: "{name}",
@@ -133,6 +134,7 @@ def _recipe_lines(step: str, r: Recipe) -> list[str]:
     lines += [f"    link    {shown(r.link)}"] if r.link else []
     lines += [f"    archs   {shown(r.arch_flags)}"] if r.arch_flags else []
     lines += [f"    by      {r.toolchain} {r.toolchain_id}, home {' '.join([r.home or '-', *r.home_env])}"]
+    lines += [f"    runs    {shown(r.programs)}"] if r.programs else []
     lines += [f"    env     {name}={value}" for name, value in r.env]
     lines += [f"    without {' '.join(r.drop_env)}"] if r.drop_env else []
     return lines
@@ -165,7 +167,7 @@ def to_json(m: Manifest, chosen: Sequence[BlobRecord], files: Files) -> dict[str
     readable = _readable([symbol for blob in chosen for symbol in blob.symbols])
     raw["blobs"] = [_blob_to_json(blob, readable) for blob in chosen]
     for recipe in raw["recipes"]:
-        for key in ("compile", "link", "arch_flags"):
+        for key in ("compile", "link", "arch_flags", "programs"):
             recipe[key] = [_plain(word) for word in recipe[key]]
         recipe["env"] = dict(recipe["env"])
     eager = eager_of(m)

@@ -1,6 +1,5 @@
 """Define what lazyck has to know about any toolchain."""
 
-import hashlib
 import platform
 import re
 from abc import ABC, abstractmethod
@@ -9,12 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
 
-from lazyck import abi, proc
+from lazyck import abi
 from lazyck.abi import Role
 from lazyck.errors import ToolchainError
 from lazyck.machines import MACHINES
 from lazyck.toolchains import answers, listed, native
 from lazyck.toolchains.command import CompileCommand, LinkCommand
+from lazyck.toolchains.identity import compiler_identity
 from lazyck.toolchains.options import CommandItem, OptionTable, join
 from lazyck.toolchains.requirement import Requirement, RequirementState, install_line
 
@@ -105,6 +105,8 @@ class Toolchain(ABC):
     unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # suffixes of sources that may have device code
     unit_verbs = (abi.UNIT_HOST, abi.UNIT_KERNEL)  # commands of `lazyck-unit` that make the two kinds of unit
     entry_verb = ""  # the command that makes a host unit as a library of its own; empty: blobs are compiled whole
+    # names of headers that the compiler reads before any source, whether or not that includes them
+    own_headers: frozenset[str] = frozenset({"stdc-predef.h"})
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}
     _dropped: frozenset[str] = frozenset()  # options that do not affect how a blob is compiled: archs, temporaries
@@ -268,6 +270,11 @@ class Toolchain(ABC):
         """Return the argv, with placeholders, that links the blob's `.so` from its object, beside
         the library of `link`."""
 
+    @abstractmethod
+    def programs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the programs that compile and link such a blob: the compiler first, then those
+        that it starts. Names without a slash are looked up in PATH when they are run."""
+
     def takes_static_runtime(self, link: LinkCommand) -> bool:
         """Return whether `link` puts a static GPU runtime into the library, which its blobs must
         then use (see cudart.py)."""
@@ -302,47 +309,6 @@ class Toolchain(ABC):
             detail = f"{len(unknown)} of {number} are unknown to lazyck, and sources with them are compiled eagerly: "
             checks.append(Requirement("options", RequirementState.OK, detail + " ".join(unknown)))
         return checks
-
-
-def compiler_identity(compiler: Sequence[str], env: Mapping[str, str] | None = None) -> str:
-    """Return a short readable name of a compiler with a digest of its `--version` output. It
-    contains no path.
-
-    The output may depend on `env`, which can decide what a driver runs. Raises `ToolchainError` if
-    the compiler does not say its version.
-    """
-    return _identity(tuple(compiler), None if env is None else tuple(sorted(env.items())))
-
-
-@lru_cache(maxsize=64)
-def _identity(compiler: tuple[str, ...], env: tuple[tuple[str, str], ...] | None) -> str:
-    shown = proc.run([*compiler, "--version"], env=None if env is None else dict(env))
-    if shown.status != 0:
-        raise ToolchainError(
-            f"{compiler[0]}: `--version` ended with status {shown.status}: {shown.stderr.strip()[-500:]}",
-            "check that this compiler works",
-        )
-    return identity_of(shown.stdout)
-
-
-# Lines of `--version` that tell places or dates rather than a compiler.
-_PLACES = re.compile(r"^(InstalledDir|Configured with|COLLECT_|Configuration file|Built on)|(^|[\s:=])/\S", re.I)
-_KINDS = (
-    ("clang", re.compile(r"clang version (\d[\w.]*)")),
-    ("nvcc", re.compile(r"release [\d.]+, V(\d[\w.]*)")),
-    ("gcc", re.compile(r"^\S*(?:gcc|g\+\+|cc|c\+\+)\S* \(.*\) (\d[\w.]*)", re.M)),
-    ("hip", re.compile(r"HIP version: (\d[\w.]*)")),
-    ("llvm", re.compile(r"LLVM version (\d[\w.]*)")),
-)
-
-
-def identity_of(version_text: str) -> str:
-    lines = [line.strip() for line in version_text.splitlines()]
-    kept = "\n".join(line for line in lines if line and not _PLACES.search(line))
-    kind, match = next(((kind, m) for kind, pattern in _KINDS if (m := pattern.search(kept))), ("cc", None))
-    if kind == "gcc":
-        kept = re.sub(r"^\S+ \(", "gcc (", kept)  # g++ and c++ are names of one compiler
-    return f"{kind}{match[1] if match else ''}-{hashlib.sha256(kept.encode()).hexdigest()[:12]}"
 
 
 _SPELLINGS = {spelled: m.name for m in MACHINES.values() for spelled in (m.name, m.other_name)}

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar
@@ -11,11 +10,12 @@ from lazyck import abi, proc
 from lazyck.abi import Role
 from lazyck.errors import BuildError, CommandError, UsageError
 from lazyck.settings.environment import environment
-from lazyck.toolchains import cuda_checks, cuda_places, host_text, lookup, native, nvcc_options
+from lazyck.toolchains import cuda_checks, cuda_places, host_text, native, nvcc_options
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain, accepts
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.gnu import TABLE, GnuToolchain, own_library_items
 from lazyck.toolchains.gpu_runtimes import CUDA_RUNTIME
+from lazyck.toolchains.nvcc_steps import nvcc_programs, nvcc_steps
 from lazyck.toolchains.options import CommandItem, join
 from lazyck.toolchains.requirement import Requirement, RequirementState, output_of
 
@@ -80,6 +80,7 @@ class CudaToolchain(Toolchain):
     entry_verb = "entry"
     # With --threads, nvcc 12.4's --dryrun tries to read the output of its own steps, and fails.
     hinders_units = _both("-t") | _TEMPORARIES
+    own_headers = Toolchain.own_headers | {"cuda_runtime.h"}
     _dropped = _ARCH_OPTIONS | _TEMPORARIES
 
     def find(self, env: Mapping[str, str]) -> Found | None:
@@ -222,7 +223,7 @@ class CudaToolchain(Toolchain):
         shown = proc.run(argv, cwd=job.cwd, env=job.env)
         if shown.status != 0:
             raise CommandError("asking nvcc for its steps", argv, shown.status, shown.stdout + shown.stderr)
-        return [step for step in _steps(shown.stderr, job.env) if "-E" in step and "-o" in step]
+        return [step for step in nvcc_steps(shown.stderr, job.env) if "-E" in step and "-o" in step]
 
     def host_compile(self, job: SourceCompile, *, is_settling: bool = False) -> tuple[str, ...]:
         dropped = _DEBUGGING if is_settling else _both("-O", "-Ofc") | _DEBUGGING
@@ -235,7 +236,7 @@ class CudaToolchain(Toolchain):
     def text_compile(self, job: SourceCompile, *, is_c: bool) -> TextCompile | None:
         # Runs only the last step of a compile: the cudafe++ before it takes most of the time.
         shown = proc.run([*self.host_compile(job), "--dryrun"], cwd=job.cwd, env=job.env)
-        steps = _steps(shown.stderr, job.env)
+        steps = nvcc_steps(shown.stderr, job.env)
         front = next((s for s in steps if os.path.basename(s[0]).startswith("cudafe++")), [])
         back = next((s for s in steps if "-c" in s and any(w.endswith(".cudafe1.cpp") for w in s)), [])
         if shown.status != 0 or not front or not back:
@@ -313,6 +314,10 @@ class CudaToolchain(Toolchain):
             f"-Xlinker={abi.PH_LIBRARY}",
         )
 
+    def programs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        host = [i for i in self.table.split(self.base_words(cmd)[cmd.call.prefix :]) if i.name in _both("-ccbin")]
+        return nvcc_programs((*cmd.call.argv[: cmd.call.prefix], *join(host)), tuple(sorted(env.items())))
+
     def takes_static_runtime(self, link: LinkCommand) -> bool:
         return self._cudart(link) == "static"
 
@@ -341,21 +346,6 @@ def _listing(step: Sequence[str], output: str, *more: str) -> tuple[str, ...]:
     at = step.index("-o")
     words = [w for w in (*step[:at], *step[at + 2 :]) if w != "-E"]
     return (*words, "-M", *more, "-MF", output)
-
-
-def _steps(shown: str, env: Mapping[str, str] | None) -> list[list[str]]:
-    """Return the commands that `nvcc --dryrun` shows, each with its program's path."""
-    path = (environment() if env is None else env).get("PATH", os.defpath)
-    steps = []
-    for line in shown.splitlines():
-        if line.startswith("#$ PATH="):
-            path = line.partition("=")[2]  # Debian's nvcc finds its own host compilers there
-        step = shlex.split(line[3:]) if line.startswith("#$ ") else []
-        if step and "/" not in step[0] and "=" not in step[0]:
-            step[0] = lookup.which(step[0], {"PATH": path}) or step[0]
-        if step:
-            steps.append(step)
-    return steps
 
 
 @lru_cache(maxsize=64)

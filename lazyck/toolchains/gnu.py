@@ -1,11 +1,15 @@
 """Describe drivers with gcc's options: gcc and clang themselves, and hipcc, which is clang."""
 
+import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
-from lazyck import abi
+from lazyck import abi, proc
+from lazyck.abi import Role
 from lazyck.toolchains.base import SourceCompile, Toolchain, accepts
-from lazyck.toolchains.command import LinkCommand
+from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.gnu_options import PATHS, ROWS
 from lazyck.toolchains.options import CommandItem, OptionTable, join
 
@@ -20,6 +24,35 @@ def own_library_items(items: Iterable[CommandItem]) -> list[CommandItem]:
     hiding = ("-fvisibility", "-fvisibility-inlines-hidden", "-fvisibility-ms-compat", "-flto", "-fwhole-program")
     gone = (*hiding, "-flto-jobs", "-ffat-lto-objects", "-fwhole-program-vtables", "-foffload-lto")
     return [i for i in items if i.name not in gone]
+
+
+# Options that begin so do not change which programs a driver starts.
+_SAME_PROGRAMS = ("-D", "-U", "-I", "-O", "-std=", "-g", "-m")
+
+
+@lru_cache(maxsize=64)
+def driver_programs(words: tuple[str, ...], language: str, env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Return the programs that a driver of gcc's options starts to compile and link, the driver
+    first, and the files of its own that these read, as `-###` shows them. `words` are the driver
+    and its options."""
+    how = dict(env)
+    shown = proc.run([*words, "-###", "-shared", "-x", language, "/dev/null", "-o", "/dev/null"], env=how)
+    found = [words[0]]
+    for line in shown.stderr.splitlines():
+        first, *rest = shlex.split(line) if line.startswith(" ") else [""]
+        found += [os.path.normpath(first) if "/" in first else first, *own_inputs(rest)]
+    if any(os.path.basename(program) == "collect2" for program in found):  # which starts the linker
+        chosen = next((w.removeprefix("-fuse-ld=") for w in reversed(words) if w.startswith("-fuse-ld=")), "")
+        name = f"ld.{chosen}" if chosen else "ld"
+        found.append(proc.run([*words, f"-print-prog-name={name}"], env=how).stdout.strip())
+    return tuple(p for p in dict.fromkeys(found) if os.path.isfile(p) or proc.find_program(p, how))
+
+
+def own_inputs(words: Iterable[str]) -> list[str]:
+    """Return the files with code that the driver itself gives to a program: start files, and
+    libraries for devices."""
+    given = (os.path.normpath(w.rpartition("=")[2]) for w in words if w.endswith((".o", ".bc")))
+    return [path for path in given if os.path.isabs(path) and os.path.isfile(path)]
 
 
 class GnuToolchain(Toolchain):
@@ -52,6 +85,15 @@ class GnuToolchain(Toolchain):
         flags = ("-fPIC",) if is_settling else ("-O0", "-g0")
         to = ("-w", "-c", job.source, "-o", job.output)
         return (job.base[0], *join(kept), *self.host_only, *protecting, *flags, *to)
+
+    def programs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        words, prefix = self.base_words(cmd), cmd.call.prefix
+        items = (i for i in self.table.split(words[prefix:]) if i.role is not Role.LANGUAGE)
+        options = join(i for i in items if not i.words[0].startswith(_SAME_PROGRAMS))
+        return driver_programs((*words[:prefix], *options), self._language(cmd), tuple(sorted(env.items())))
+
+    def _language(self, cmd: CompileCommand) -> str:
+        return "c" if cmd.source.endswith(".c") else "c++"
 
     def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
         flags = ("-ferror-limit=0", "-fmax-errors=0")  # clang's and gcc's

@@ -10,6 +10,7 @@ from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import answers, lookup
 from lazyck.toolchains.base import Found
+from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gnu import SOURCES, GnuToolchain, own_library_items
 from lazyck.toolchains.options import join
 from lazyck.toolchains.requirement import Requirement, RequirementState, try_out
@@ -66,6 +67,9 @@ class LlvmToolchain(GnuToolchain):
         if Path(compiler[0]).name == IRC:
             return kind in (*SUFFIXES, LANGUAGE, "none")
         return reads_ir(compiler[0]) if kind in (*SUFFIXES, LANGUAGE) else True
+
+    def _language(self, cmd: CompileCommand) -> str:
+        return LANGUAGE
 
     def hides_symbols(self, base: Sequence[str]) -> bool:
         return False  # IR itself says what is hidden, whatever the command line says

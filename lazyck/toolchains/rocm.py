@@ -80,6 +80,7 @@ class RocmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}
     install: ClassVar[Mapping[str, str]] = _INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
+    own_headers = GnuToolchain.own_headers | {"__clang_hip_runtime_wrapper.h"}
     unit_globs = ("*.hip", "*.cu")
     unit_suffixes = tuple(s for s in GnuToolchain.source_suffixes if s != ".c")
     unit_verbs = (abi.UNIT_HIP_HOST, abi.UNIT_HIP_KERNEL)
@@ -220,6 +221,9 @@ class RocmToolchain(GnuToolchain):
         if present:
             gpu = Requirement("GPU", RequirementState.OK, " ".join(present))
         return [*super().checks(found, env), try_out({"k.hip": _KERNEL}, [argv], env, good, _COMPLAINTS), gpu]
+
+    def _language(self, cmd: CompileCommand) -> str:
+        return "hip"
 
     def device_dependencies(self, job: SourceCompile) -> list[tuple[str, ...]]:
         # Since clang 20, the driver takes the file of a device-only rule for a temporary one, so

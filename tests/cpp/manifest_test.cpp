@@ -121,6 +121,8 @@ TEST_CASE("a manifest is read as Python wrote it") {
     CHECK(std::string(view.recipe_toolchain(1)) == "cuda");
     CHECK(std::string(view.recipe_toolchain_id(1)) == "nvcc-12");
     CHECK(view.recipe(1).arch_flags == Strings{"-arch=sm_90"});
+    CHECK(view.recipe(1).programs == Strings{"nvcc", "as"});
+    CHECK(view.recipe(1).headers == std::string(64, 'f'));
 }
 
 TEST_CASE("a view of no manifest has no blobs") {
@@ -196,7 +198,7 @@ TEST_CASE("a table must lie inside the manifest, to its last row") {
         std::size_t row;
     } tables[] = {{k_blobs_at_field, k_blobs_field, 40},
                   {k_symbols_at_field, k_symbols_field, 8},
-                  {k_recipes_at_field, 24, 36},
+                  {k_recipes_at_field, 24, 44},
                   {k_lists_at_field, k_words_field, 4}};
     for (const auto& table : tables) {
         CAPTURE(table.at);

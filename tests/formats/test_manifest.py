@@ -26,6 +26,8 @@ RECIPE = Recipe(
     arch_flags=(f"--offload-arch={abi.PH_ARCH}",),
     env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
     drop_env=("NVCC_APPEND_FLAGS", "CPATH"),
+    programs=("cc", f"{abi.PH_TOOLCHAIN}/bin/lld"),
+    headers="45" * 32,
 )
 MANIFEST = Manifest(
     library="libx",
@@ -88,7 +90,7 @@ def test_the_bytes_of_a_version_stay_as_they_are() -> None:
     full = replace(MANIFEST, machine="x86_64", private_names=("p.lazyck.1",), contents="12" * 32)
     parts = replace(MANIFEST.blobs[0], kernel="one\t*\t\t\t", units=UnitRecipes("fe", 1, 0))
     data = encode(replace(full, blobs=(parts, *MANIFEST.blobs[1:])))
-    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (6, "586a7a59258261a2")
+    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (7, "5cd18a52f8a24b73")
 
 
 # -- a lazy library's manifest, field by field -----------------------------------------------------
@@ -119,7 +121,7 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     assert (version, size, blobs, symbols, recipes) == (abi.MANIFEST_VERSION, len(data), 4, 5, 2)
     blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size = struct.unpack_from("<6I", data, 32)
     assert blobs_at == 100
-    assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 36)
+    assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 44)
     assert (strings_at - lists_at, strings_at + strings_size) == (4 * words, len(data))
 
     def string(at: int) -> str:
@@ -144,15 +146,17 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     assert [struct.unpack_from("<I", data, first + 80 + at)[0] for at in (8, 16, 20)] == [1, 3, 1]
     rows = [(string(symbols_at + 8 * i), struct.unpack_from("<I", data, symbols_at + 8 * i + 4)[0]) for i in range(5)]
     assert rows == FULL.symbols
-    recipe = recipes_at + 36
-    assert [string(recipe + at) for at in (0, 4, 8)] == [RECIPE.toolchain, RECIPE.toolchain_id, RECIPE.home]
+    recipe = recipes_at + 44
+    texts = [RECIPE.toolchain, RECIPE.toolchain_id, RECIPE.home, RECIPE.headers]
+    assert [string(recipe + at) for at in (0, 4, 8, 40)] == texts
     env = [word for pair in RECIPE.env for word in pair]
     lists = [RECIPE.home_env, RECIPE.compile, RECIPE.link, env, RECIPE.arch_flags, RECIPE.drop_env]
-    assert [strings(recipe + 12 + 4 * i) for i in range(6)] == [list(words) for words in lists]
+    lists.append(RECIPE.programs)
+    assert [strings(recipe + 12 + 4 * i) for i in range(7)] == [list(words) for words in lists]
 
 
 def test_equal_strings_and_lists_are_written_once() -> None:
-    assert len(encode(replace(MANIFEST, recipes=(RECIPE,) * 3))) == len(encode(MANIFEST)) + 36
+    assert len(encode(replace(MANIFEST, recipes=(RECIPE,) * 3))) == len(encode(MANIFEST)) + 44
 
 
 def test_a_nul_byte_cannot_be_recorded() -> None:

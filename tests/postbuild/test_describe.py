@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -179,10 +180,16 @@ def test_a_manifest_has_a_row_for_each_blob_and_each_kernel(project: Project) ->
 
 def test_a_bundle_holds_sources_and_headers_of_the_project_and_what_compiles_them(project: Project) -> None:
     described = project.describe()
+    header = Path(f"{project.home}/include/hip.h")
+    listed = f"{sha256(header.read_bytes()).hexdigest()} {header}"
     assert described.files == {
         **{f"libx/tree/src/{n}.hip": str(project.at / "src" / f"{n}.hip") for n in "abk"},
         **{f"libx/tree/inc/{n}.h": str(project.at / "inc" / f"{n}.h") for n in "ab"},
         "libx/tree/.lazyck/lazyck-unit": f"{project.home}/lazyck-unit",
+        "libx/tree/.lazyck/rocm.headers": b"lazyck headers 1\0" + listed.encode() + b"\0",
+    }
+    assert {r.headers for r in described.manifest.recipes} == {
+        sha256(described.files["libx/tree/.lazyck/rocm.headers"]).hexdigest()  # type: ignore[arg-type]
     }
     assert [(p.blob.stem, row.name) for p, row in described.rows] == [("a", "a"), ("b", "b"), ("k", "k")]
     files = project.describe(runtime="/rt/wrappers.o").files
@@ -220,7 +227,7 @@ def test_what_decides_a_key_changes_the_keys_that_depend_on_it(
         ("p/inc/a.h", {"a"}),
         ("p/inc/b.h", {"b", "k", "k.k", "k.l"}),
         ("p/src/k.hip", {"k", "k.k", "k.l"}),
-        ("rocm/include/hip.h", set()),  # the compiler's identity stands for it
+        ("rocm/include/hip.h", {"a", "b", "k", "k.k", "k.l"}),
     ],
 )
 def test_a_changed_file_changes_the_keys_of_those_that_read_it(project: Project, file: str, expected: set[str]) -> None:

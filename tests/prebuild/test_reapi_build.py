@@ -6,12 +6,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from support import Lazyck
+from support import HERE, Lazyck
 from support.buildgrid_server import BuildGrid
 from support.bundles import Bundle, archive_sources, build, entries
 from support.farm_cluster import farm_bundle
 
-from lazyck.toolchains.base import identity_of
+from lazyck.toolchains.identity import identity_of, mark_of
 
 pytestmark = pytest.mark.xdist_group("reapi")
 
@@ -87,7 +87,7 @@ def test_a_worker_with_another_compiler_makes_nothing(lazyck: Lazyck, buildgrid:
     done = service(lazyck, buildgrid.url, bundle, "blob0")
     (failed,) = done["failed"]
     (recipe,) = bundle.manifest.recipes
-    other = identity_of("clang version 99.1\n")
+    other = identity_of("clang version 99.1\n", (mark_of(HERE.cxx, None),))
     assert f"is {other}, but the library was built with {recipe.toolchain_id}" in failed["error"]
     assert not bundle.compiled()
 

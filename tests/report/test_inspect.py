@@ -18,7 +18,7 @@ from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, to_pair
 RECIPE = Recipe(
     toolchain="cuda", toolchain_id="nvcc13", home="/opt/cuda", home_env=("CUDA_HOME",), compile=("nvcc", "-c"),
     link=("g++", "-shared"), arch_flags=("-arch=sm_90",), env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
-    drop_env=("CPATH",),
+    drop_env=("CPATH",), programs=("nvcc", "ptxas"), headers="34" * 32,
 )  # fmt: skip
 PRIVATE = private_name("_Z6hiddenv", "libx.so")
 BLOBS = (

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.bundles import make_bundle
+from support.bundles import Bundle, make_bundle
 
-from lazyck.toolchains.base import identity_of
+from lazyck.toolchains.identity import compiler_identity, identity_of, mark_of
 
 TEXTS = {
     "gcc": "g++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022 Free Software Foundation, Inc.\n",
@@ -31,21 +31,28 @@ TEXTS = {
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_compiler_has_one_name_everywhere(kind: str, tmp_path: Path, rt_tool: Path) -> None:
     text = TEXTS[kind]
-    bundle = make_bundle(tmp_path / "b", ["one"], toolchain="host", toolchain_id=identity_of(text))
     (tmp_path / "version").write_text(text)
-    script = bundle.directory / "cxx"
+    script = tmp_path / "b/cxx"
     # What a compiler says besides, as a warning, does not count.
     told = f"if [ \"$1\" = --version ]; then cat '{tmp_path}/version'; echo warning >&2; exit; fi\n"
-    script.write_text(script.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{told}"))
+
+    def make_told(identity: str) -> Bundle:
+        bundle = make_bundle(tmp_path / "b", ["one"], toolchain="host", toolchain_id=identity, programs=[str(script)])
+        script.write_text(script.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{told}"))
+        return bundle
+
+    make_told("unknown yet")
+    identity = compiler_identity((str(script),), programs=(str(script),))
+    bundle = make_told(identity)
     assert make(rt_tool, bundle.file, tmp_path).returncode == 0
     assert {p.name for p in (tmp_path / "made").iterdir()} == {"entry", "log", "cost"}
     assert not list(tmp_path.glob("cache-*"))
     # Another version is another compiler, and both are named.
     (tmp_path / "version").write_text("clang version 99.0\n")
     done = make(rt_tool, bundle.file, tmp_path)
-    other = identity_of("clang version 99.0\n")
+    other = identity_of("clang version 99.0\n", (mark_of(str(script), None),))
     assert done.returncode == 1
-    assert f"is {other}, but the library was built with {identity_of(text)}" in done.stderr
+    assert f"is {other}, but the library was built with {identity}" in done.stderr
 
 
 def make(rt: Path, manifest: Path, where: Path) -> subprocess.CompletedProcess[str]:

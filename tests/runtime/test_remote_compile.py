@@ -11,7 +11,7 @@ from support.buildgrid_server import BuildGrid
 from support.farm_cluster import Cluster
 from support.lazylib import LazyLibrary, build_lazy_library
 
-from lazyck.toolchains.base import compiler_identity
+from lazyck.toolchains.identity import compiler_identity
 
 pytestmark = pytest.mark.xdist_group("reapi")
 

@@ -75,9 +75,12 @@ def make_bundle(
     toolchain: str = "",
     toolchain_id: str = "g++-test",
     flags: Sequence[str] = ("-O1",),
+    programs: Sequence[str] = (),
+    headers: Sequence[Path] = (),
 ) -> Bundle:
     """Make a bundle of `blobs`: a mapping from name to source, or only names. With `archs`, they
-    are blobs for GPUs."""
+    are blobs for GPUs. With `programs`, the compiler is asked which one it is, and the `headers`
+    are compared with what they are now."""
     root = directory / "lazyck"
     (root / "src").mkdir(parents=True, exist_ok=True)
     (root / name).mkdir(exist_ok=True)
@@ -109,6 +112,11 @@ def make_bundle(
         (root / "src" / f"{blob}.cpp").write_text(text)
         digest = hashlib.sha256(repr((text, list(flags))).encode()).hexdigest()
         records.append(BlobRecord(blob, f"src/{blob}.cpp", 0, digest, (blob,)))
+    listed = b"lazyck headers 1\0"
+    listed += b"".join(f"{hashlib.sha256(h.read_bytes()).hexdigest()} {h}\0".encode() for h in headers)
+    if headers:
+        (root / name / "tree/.lazyck").mkdir(parents=True, exist_ok=True)
+        (root / name / "tree/.lazyck/host.headers").write_bytes(listed)
     recipe = Recipe(
         toolchain=toolchain or ("rocm" if archs else "host"),
         toolchain_id=toolchain_id,
@@ -118,6 +126,8 @@ def make_bundle(
                  abi.PH_OUTPUT),
         link=(str(script), "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT),
         arch_flags=(f"--offload-arch={abi.PH_ARCH}",) if archs else (),
+        programs=tuple(programs),
+        headers=hashlib.sha256(listed).hexdigest() if headers else "",
     )  # fmt: skip
     digest = digest_of_keys(records, [recipe])
     manifest = Manifest(

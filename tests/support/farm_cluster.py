@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lazyck.toolchains.base import compiler_identity
+from lazyck.toolchains.identity import compiler_identity
 from support import HERE, REPOSITORY, wait_until
 from support.bundles import Bundle, make_bundle
 
 
 def farm_bundle(directory: Path, blobs: Sequence[str] | Mapping[str, str], *, compiler: str = HERE.cxx) -> Bundle:
     """Make a bundle whose recipe has the true identity of `compiler`."""
-    identity = compiler_identity((compiler,))
-    bundle = make_bundle(directory, blobs, toolchain="host", toolchain_id=identity)
+    identity = compiler_identity((compiler,), programs=(compiler,))
+    bundle = make_bundle(directory, blobs, toolchain="host", toolchain_id=identity, programs=[compiler])
     script = directory / "cxx"
     script.write_text(script.read_text().replace(f"{HERE.cxx} ", f"{compiler} "))
     return bundle

@@ -119,7 +119,10 @@ def manifest() -> Manifest:
         (("CPATH", "/x"),),
         ("CXXFLAGS",),
     )
-    device = Recipe("cuda", "nvcc-12", "", (), ("nvcc",), ("nvcc", "-shared"), ("-arch=sm_90",))
+    device = Recipe(
+        "cuda", "nvcc-12", "", (), ("nvcc",), ("nvcc", "-shared"), ("-arch=sm_90",), programs=("nvcc", "as"),
+        headers="f" * 64,
+    )  # fmt: skip
     blobs = (
         BlobRecord("plain", "src/plain.cpp", 0, "a" * 64, ("first", "second")),
         BlobRecord("parted", "src/parted.cu", 1, "b" * 64, ("third.lazyck.1a2b3c4d",),

@@ -14,8 +14,9 @@ from lazyck import abi
 from lazyck.abi import Mode
 from lazyck.errors import UsageError
 from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
-from lazyck.toolchains.base import SourceCompile, compiler_identity, identity_of
+from lazyck.toolchains.base import SourceCompile
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
+from lazyck.toolchains.identity import compiler_identity, identity_of
 from lazyck.toolchains.listed import unknown_options
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)

@@ -17,8 +17,8 @@ from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.probe.preprocess import makes_assembler_read, read_source
 from lazyck.postbuild.probe_cache import code_version
 from lazyck.toolchains import Toolchain
-from lazyck.toolchains.base import compiler_identity
 from lazyck.toolchains.command import CompileCommand
+from lazyck.toolchains.identity import compiler_identity
 from lazyck.toolchains.options import CommandItem
 
 

@@ -114,6 +114,8 @@ def _make(order: CompileOrder, host: str, begin: float) -> CompileResult:
         return CompileResult(host, is_stopped=True)
     log = _tail(entry)
     cost = read_last(entry.root, *entry.cost_key) if done.status == 0 else None
+    if done.status == 0 and not entry.path.exists():
+        return CompileResult(host, problem="its compiler or its system's headers are not those of the library's build")
     if done.status == 0 and not _push(remote, entry, cost):
         return CompileResult(
             host, problem=f"no tier of {abi.ENV_REMOTE} took the entry{''.join(f'; {s}' for s in skipped[:1])}"

@@ -254,9 +254,9 @@ bool ManifestView::has_arch_flags(std::uint32_t index) const { return !list(reci
 
 RecipeRow ManifestView::recipe(std::uint32_t index) const {
     const RecipeColumns row = recipe_at(index);
-    return RecipeRow{string(row.toolchain), string(row.toolchain_id), string(row.home),
-                     list(row.home_env),    list(row.compile),        list(row.link),
-                     list(row.env),         list(row.arch_flags),     list(row.drop_env)};
+    return RecipeRow{string(row.toolchain), string(row.toolchain_id), string(row.home),   list(row.home_env),
+                     list(row.compile),     list(row.link),           list(row.env),      list(row.arch_flags),
+                     list(row.drop_env),    list(row.programs),       string(row.headers)};
 }
 
 std::string kernel_of(const BlobRow& blob) {
@@ -269,9 +269,13 @@ std::string host_unit_of(const BlobRow& blob) {
     return tab == nullptr ? "" : std::string(blob.kernel, tab);
 }
 
-std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs) {
+bool is_device_code(const BlobRow& blob) {
     const std::string kernel = kernel_of(blob);
-    if (archs.size() < 2 || kernel.empty() || kernel == host_unit_of(blob)) return {archs};
+    return !kernel.empty() && kernel != host_unit_of(blob);
+}
+
+std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs) {
+    if (archs.size() < 2 || !is_device_code(blob)) return {archs};
     std::vector<Strings> each;
     for (const std::string& arch : archs) each.push_back({arch});
     return each;
@@ -279,7 +283,7 @@ std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs)
 
 Subject subject_of(const ManifestView& manifest, const BlobRow& blob, const std::string& arch_label) {
     const std::string kernel = kernel_of(blob);
-    const bool is_kernel = !kernel.empty() && kernel[0] != '*' && kernel != host_unit_of(blob);
+    const bool is_kernel = is_device_code(blob) && kernel[0] != '*';
     return {visible(blob.name) + " for " + arch_label, manifest.library(), blob.name,
             is_kernel ? kernel.substr(0, kernel.find('\t')) : "", arch_label};
 }

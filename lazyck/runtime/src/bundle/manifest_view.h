@@ -34,7 +34,8 @@ struct RecipeRow {
     std::string toolchain, toolchain_id, home;
     Strings home_env, compile, link;
     Strings env;  // name, value, name, value, ...
-    Strings arch_flags, drop_env;
+    Strings arch_flags, drop_env, programs;
+    std::string headers;
 };
 
 // Returns `text`, a name or a line with names, as device code spells it: without the part that
@@ -148,6 +149,8 @@ struct ManifestRow {
 std::string kernel_of(const BlobRow& blob);
 // Returns the name of this host unit, or an empty string for a blob.
 std::string host_unit_of(const BlobRow& blob);
+// Returns whether the row is device code, without host code.
+bool is_device_code(const BlobRow& blob);
 // Returns the archs of each entry that the row has for `archs`. Device code has one for each arch.
 // Host code, of which a process can have only one copy, has one for all of them.
 std::vector<Strings> archs_of_entries(const BlobRow& blob, const Strings& archs);

@@ -100,6 +100,17 @@ UniqueFd Cache::open_directory(const EntryKey& key) {
     return fd;
 }
 
+bool Cache::has_of_other_compiler(const EntryKey& key) const {
+    const Strings all = directories(key);
+    const std::string& library = all[all.size() - 2];
+    const std::string lead = key.archs_in_name() + "-", own = leaf_name(key), file = file_name(key);
+    const UniqueFd leaves = open_file(library, O_RDONLY | O_DIRECTORY);
+    const Strings names = leaves ? names_in(leaves.get()) : Strings();
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+        return name != own && name.compare(0, lead.size(), lead) == 0 && is_file(library + "/" + name + "/" + file);
+    });
+}
+
 std::string Cache::note_path(const EntryKey& key) {
     const std::string entry = entry_path(key);
     if (!m_is_tier) return entry + ".seen";

@@ -57,6 +57,8 @@ class Cache {
     // others could write to any of these directories: code from there would be loaded and run.
     UniqueFd open_directory(const EntryKey& key);
     static std::string file_name(const EntryKey& key);
+    // Returns whether another compiler than the key's made an entry of such a blob.
+    bool has_of_other_compiler(const EntryKey& key) const;
     std::string log_path(const EntryKey& key);
     // Returns the path of the history of events (see events.cpp).
     std::string history_path() const;

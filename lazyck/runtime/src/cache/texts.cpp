@@ -38,6 +38,7 @@ EntryKey key_of_text(const EntryKey& key, const Digest& text) {
     EntryKey made = key;
     made.blob = "text";
     made.digest = text.hex();
+    made.toolchain_id.resize(std::min(made.toolchain_id.size(), made.toolchain_id.find(LAZYCK_HEADERS_MARK)));
     made.is_text = true;
     return made;
 }

@@ -143,7 +143,7 @@ class ToolSource {
     LibraryPaths paths(const Config& config, std::string library) const {
         if (m_is_library || !library.empty()) {
             library = library.empty() ? m_path : absolute(library);
-            return {library, bundle_roots(config.root, m_manifest.root(), library)};
+            return {library, bundle_roots(config.root, m_manifest.root(), library), soname_of(library)};
         }
         // A bundle is <directory of the library>/lazyck, and its manifest is
         // <bundle>/<name>/manifest.
@@ -153,10 +153,15 @@ class ToolSource {
         for (const std::string& root : roots) {
             if (!is_file(library)) library = library_in(directory_of(root), m_manifest);
         }
-        return {library, roots};
+        return {library, roots, soname_of(library)};
     }
 
  private:
+    static std::string soname_of(const std::string& library) {
+        MappedFile file;
+        return file.map(library, true) == 0 ? ElfView(file.data(), file.size()).soname() : "";
+    }
+
     std::string m_path;
     MappedFile m_file;
     bool m_is_library = false;
@@ -289,8 +294,12 @@ int compile(Store& store, const std::vector<Chosen>& blobs, bool is_again) {
 
 // Compiles the one blob and leaves what is known of it for the compile service.
 int make(const ActionCache& cache, Store& store, const Chosen& blob) {
-    check_compiler(blob.manifest->recipe(blob.at().blob().recipe),
-                   store.paths.roots.empty() ? "" : store.paths.roots[0]);
+    const RecipeRow recipe = blob.manifest->recipe(blob.at().blob().recipe);
+    const std::string compiler = store.compilers->name(blob.at(), *store.caches(*blob.manifest)->own());
+    if (compiler != recipe.toolchain_id)
+        fail("lazyck: the " + recipe.toolchain + " compiler of this machine is " + compiler +
+             ", but the library was built with " + recipe.toolchain_id +
+             ": its code may differ, so that it is not used");
     const int status = compile(store, {blob}, false);
     std::string path;
     store.is_cached(blob.at(), blob.archs, path);
@@ -337,12 +346,12 @@ int run(const ToolOptions& options) {
             continue;
         }
         std::string path;
-        const bool is_cached = store.is_cached(blob.at(), archs, path);
+        EntryKey key;
+        const bool is_cached = store.is_cached(blob.at(), archs, path, &key);
         if (options.verb == LAZYCK_RT_PATH) {
             out += path + "\n";
             continue;
         }
-        const EntryKey key = store.key_of(blob.at(), archs);
         out += row({{LAZYCK_ROW_NAME, name},
                     {LAZYCK_ROW_ARCH, json_string(join(archs, "+"))},
                     {LAZYCK_ROW_PATH, json_string(path)},

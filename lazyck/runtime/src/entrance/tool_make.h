@@ -9,11 +9,6 @@
 
 namespace lazyck::rt {
 
-// Throws CompileError, which names both, unless the compiler that `recipe` runs on this machine has
-// the identity that the recipe records. Compilers are named as Python does it (`identity_of` in
-// lazyck/toolchains/base.py). `root` is the root of the bundle.
-void check_compiler(const RecipeRow& recipe, const std::string& root);
-
 // Lets recipes whose own toolchain is not on this machine find the one at `path`. This must come
 // before the first look at the environment, which is kept.
 void offer_toolchain(const ManifestView& manifest, const std::string& path);

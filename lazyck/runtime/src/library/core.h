@@ -124,7 +124,8 @@ class ProfileRecorder {
 struct Core {
     Core(const Config& config, std::string path)
         : blobs(config, std::move(path)),
-          store(config, {blobs.path(), bundle_roots(config.root, blobs.manifest().root(), blobs.path())}, true) {}
+          store(config, {blobs.path(), bundle_roots(config.root, blobs.manifest().root(), blobs.path()), own_soname()},
+                true) {}
 
     const Blobs blobs;
     States states;

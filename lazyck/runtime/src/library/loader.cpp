@@ -179,7 +179,7 @@ void* function_at(std::uintptr_t base, const DynamicSymbol& symbol) {
 // Throws CompileError if the blob would call back into another library. Blobs name this library by
 // its soname, so their calls would reach another library of that soname that was loaded before.
 // Every lazy library has lazyck_get_stats, unless a version script hides it.
-void check_calls_back(void* blob, const ManifestView& manifest, const std::string& own, const char* name) {
+void check_calls_back(void* blob, const std::string& soname, const std::string& own, const char* name) {
     void* const found = dlsym(blob, "lazyck_get_stats");
     Dl_info there, here;
     // This is the usual case. It avoids dladdr, which goes through the library's symbols one by
@@ -188,7 +188,7 @@ void check_calls_back(void* blob, const ManifestView& manifest, const std::strin
     if (dladdr(found, &there) == 0) return;
     if (dladdr(static_cast<const void*>(lazyck_manifest), &here) == 0 || there.dli_fbase == here.dli_fbase) return;
     fail("lazyck: blob '" + visible(name) + "' of '" + own + "' would call back into '" + there.dli_fname +
-             "', which was loaded before and has the same soname, '" + manifest.soname() +
+             "', which was loaded before and has the same soname, '" + soname +
              "'; link one of them with another soname (-Wl,-soname,NAME)",
          {name, "", ""});
 }
@@ -213,8 +213,8 @@ void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, c
             listed = name;
         }
         Strings names(holders.begin(), holder);
-        const bool is_program = manifest.soname()[0] == '\0';
-        if (!names.empty() && !is_program) names.insert(names.begin(), manifest.soname());
+        const std::string soname = core.store.soname(manifest);
+        if (!names.empty() && !soname.empty()) names.insert(names.begin(), soname);
         return names;
     };
     const GpuRuntime* const gpu = gpu_runtime_of(manifest.recipe_toolchain(blob.recipe));
@@ -244,7 +244,7 @@ std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, con
              {description.name, "", ""});
     }
     introduce_unwinders(handle);
-    check_calls_back(handle, at.manifest, core.blobs.path(), description.name);
+    check_calls_back(handle, core.store.soname(at.manifest), core.blobs.path(), description.name);
     const std::uintptr_t base = load_base(handle);
     if (!entry.functions.empty() && !has_symbol_at(base, entry.functions[0])) {
         fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +

@@ -86,6 +86,7 @@ void ElfView::read_dynamic(std::uint64_t offset, std::uint64_t size) {
         if (row->d_tag == DT_STRTAB) m_strings = at;
         if (row->d_tag == DT_GNU_HASH) m_gnu_hash = at;
         if (row->d_tag == DT_HASH) m_sysv_hash = at;
+        if (row->d_tag == DT_SONAME) m_soname = row->d_un.d_val;
     }
 }
 
@@ -94,6 +95,13 @@ std::optional<std::uint64_t> ElfView::offset_of(std::uint64_t address) const {
         if (address >= s.address && address - s.address < s.size) return address - s.address + s.offset;
     }
     return std::nullopt;
+}
+
+std::string ElfView::soname() const {
+    const std::uint64_t at = m_strings + m_soname;
+    if (m_strings == 0 || m_soname == 0 || at >= m_size) return "";
+    const std::string_view text(reinterpret_cast<const char*>(m_data) + at, m_size - at);
+    return std::string(text.substr(0, std::min(text.find('\0'), text.size())));
 }
 
 bool ElfView::is_named(std::uint64_t strings, std::uint32_t name_at, std::string_view name) const {

@@ -35,6 +35,9 @@ class ElfView {
     const std::string& problem() const { return m_problem; }
     std::uint16_t machine() const { return m_machine; }
 
+    // Returns the file's soname, or an empty string.
+    std::string soname() const;
+
     // Finds a function that the file defines and exports.
     std::optional<DynamicSymbol> find_function(std::string_view name) const;
 
@@ -72,6 +75,7 @@ class ElfView {
     std::uint16_t m_machine = 0;
     std::vector<Segment> m_segments;
     std::uint64_t m_symbols = 0, m_strings = 0, m_gnu_hash = 0, m_sysv_hash = 0;  // file offsets; 0: none
+    std::uint64_t m_soname = 0;  // its place among the strings; 0: none
 };
 
 }  // namespace lazyck::rt

@@ -44,11 +44,12 @@ Verdict judge(const Outcome& outcome, const std::string& output, int log_error, 
     return {false, said == 0 && is_full(staging) ? ENOSPC : said};
 }
 
-Missing::Missing(Store& its_store, const ManifestRow& row, const Strings& archs, Cache& its_cache)
+Missing::Missing(Store& its_store, const ManifestRow& row, const Strings& archs, Cache& its_cache,
+                 const std::string& compiler)
     : store(its_store),
       at(row),
       blob(at.blob()),
-      key(store.key_of(at, archs)),
+      key(store.key_of(at, archs, compiler)),
       cache(its_cache),
       symbols(at.manifest.symbols_of(blob)),
       path(cache.entry_path(key)),

@@ -199,7 +199,8 @@ std::string preamble_directory(const Cache& cache, const std::string& key) {
     return cache.root() + "/" LAZYCK_CACHE_PREAMBLES "/" + key;
 }
 
-std::string preamble_key(const ManifestRow& at, const Strings& archs, const SourceFile& source) {
+std::string preamble_key(const ManifestRow& at, const Strings& archs, const SourceFile& source,
+                         const std::string& compiler) {
     const std::string text = read_text(source.path);
     const std::string_view preamble = preamble_of(text);
     const std::uint32_t number = at.blob().recipe;
@@ -208,8 +209,8 @@ std::string preamble_key(const ManifestRow& at, const Strings& archs, const Sour
     std::string all;
     for (const Strings& part : {recipe.compile, recipe.arch_flags, recipe.env, recipe.drop_env, archs})
         all += shell_join(part) + "\n";
-    for (const std::string& part : {std::string(at.manifest.recipe_toolchain_id(number)), source.root,
-                                    directory_of(source.path), std::string(at.manifest.contents())})
+    for (const std::string& part :
+         {compiler, source.root, directory_of(source.path), std::string(at.manifest.contents())})
         all += part + "\n";
     return hash(all.append(preamble)).hex();
 }
@@ -217,11 +218,13 @@ std::string preamble_key(const ManifestRow& at, const Strings& archs, const Sour
 }  // namespace
 
 std::string Preambles::key_of(const ManifestRow& at, const Strings& archs) {
-    return preamble_key(at, archs, m_store.sources->find(at, *m_store.caches(at.manifest)->own()));
+    std::string compiler = m_store.compilers->known(at);
+    if (compiler.empty()) compiler = at.manifest.recipe_toolchain_id(at.blob().recipe);
+    return preamble_key(at, archs, m_store.sources->find(at, *m_store.caches(at.manifest)->own()), compiler);
 }
 
 std::string Preambles::find(const Missing& missing, const SourceFile& source) {
-    const std::string key = preamble_key(missing.at, missing.key.archs, source);
+    const std::string key = preamble_key(missing.at, missing.key.archs, source, missing.key.toolchain_id);
     const std::string directory = preamble_directory(missing.cache, key);
     if (key.empty() || !is_directory(directory)) return "";
     open_trusted_directory(directory, k_depth_of_preambles + 1);
@@ -231,10 +234,11 @@ std::string Preambles::find(const Missing& missing, const SourceFile& source) {
 std::string Preambles::compile(const ManifestRow& at, const Strings& archs) {
     const auto caches = m_store.caches(at.manifest);
     Cache& cache = *caches->own();
+    const std::string compiler = m_store.compilers->name(at, cache);
     const std::string name = m_store.config.has_preambles ? key_of(at, archs) : "";
     if (name.empty())
         return "its source begins with no includes or has debug information, or " LAZYCK_ENV_PREAMBLES " forbids it";
-    const Missing missing(m_store, at, archs, cache);
+    const Missing missing(m_store, at, archs, cache, compiler);
     const UniqueFd all = open_trusted_directory(cache.make_own_directory(LAZYCK_CACHE_PREAMBLES), k_depth_of_preambles);
     const std::string directory = preamble_directory(cache, name);
     // The lock is held until the preamble is made. Other processes compile without a preamble

@@ -21,7 +21,8 @@ namespace lazyck::rt {
 // Tells where a lazy library and its bundle are.
 struct LibraryPaths {
     std::string library;
-    Strings roots;  // where the bundle may be
+    Strings roots;       // where the bundle may be
+    std::string soname;  // as it is now; empty: unknown, or the library is a program
 };
 
 // Returns where the bundle may be, in the order of preference. `given` (LAZYCK_ROOT) excludes all

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "base/hash.h"
 #include "cache/packs.h"
 #include "cache/texts.h"
 #include "lazyck_abi.h"
@@ -49,16 +50,24 @@ std::shared_ptr<Caches> Store::caches(const ManifestView& manifest) {
     return m_caches;
 }
 
-EntryKey Store::key_of(const ManifestRow& at, const Strings& archs) const {
+EntryKey Store::key_of(const ManifestRow& at, const Strings& archs, const std::string& compiler) const {
     const ManifestView& manifest = at.manifest;
     const BlobRow blob = at.blob();
-    return {manifest.shelf(), blob.name,         blob.digest, archs, manifest.recipe_toolchain_id(blob.recipe),
-            config.salt,      manifest.machine()};
+    EntryKey key = {manifest.shelf(), blob.name, blob.digest, archs, compiler, config.salt, manifest.machine()};
+    if (compiler.empty()) key.toolchain_id = manifest.recipe_toolchain_id(blob.recipe);
+    // The library was renamed after the build. Its host code names it.
+    if (!is_device_code(blob) && soname(manifest) != manifest.soname())
+        key.digest = hash(key.digest + "\n" + soname(manifest)).hex();
+    return key;
 }
 
-std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs) {
+std::string Store::soname(const ManifestView& manifest) const {
+    return paths.soname.empty() || manifest.soname()[0] == '\0' ? manifest.soname() : paths.soname;
+}
+
+std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs, const std::string& compiler) {
     const BlobRow blob = at.blob();
-    const EntryKey key = key_of(at, archs);
+    const EntryKey key = key_of(at, archs, compiler);
     const Strings symbols = at.manifest.symbols_of(blob);
     std::optional<Entry> found;
     caches(at.manifest)->search([&](Cache& cache) {
@@ -90,22 +99,43 @@ std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs) {
     return found;
 }
 
-bool Store::is_cached(const ManifestRow& at, const Strings& archs, std::string& path) {
-    const EntryKey key = key_of(at, archs);
+bool Store::is_cached(const ManifestRow& at, const Strings& archs, std::string& path, EntryKey* key) {
     const auto caches = this->caches(at.manifest);
-    path = caches->own()->entry_path(key);
-    return caches->search([&](Cache& cache) {
+    const EntryKey of_build = key_of(at, archs);
+    path = caches->own()->entry_path(of_build);
+    if (key != nullptr) *key = of_build;
+    const auto is_there = [&](const EntryKey& wanted) {
+        return caches->search([&](Cache& cache) {
+            try {
+                const EntryLookup found = look_up_entry(cache, wanted, at.manifest.symbols_of(at.blob()));
+                if (found.state != EntryState::ready) return false;
+                path = found.entry.path;
+                if (key != nullptr) *key = wanted;
+                return true;
+            } catch (const CompileError&) {
+                // The entry is whole but unsuitable for the library, or its directory is refused.
+                // An attempt to load it reports more.
+                return false;
+            }
+        });
+    };
+    if (is_there(of_build)) return true;
+    const std::string compiler = other_compiler(at, of_build, false);
+    return !compiler.empty() && is_there(key_of(at, archs, compiler));
+}
+
+std::string Store::other_compiler(const ManifestRow& at, const EntryKey& of_build, bool asks) {
+    const auto caches = this->caches(at.manifest);
+    std::string compiler = compilers->known(at);
+    const auto may_have = [&](Cache& cache) { return cache.has_of_other_compiler(of_build); };
+    if (compiler.empty() && (asks || caches->search(may_have))) {
         try {
-            const EntryLookup found = look_up_entry(cache, key, at.manifest.symbols_of(at.blob()));
-            if (found.state != EntryState::ready) return false;
-            path = found.entry.path;
-            return true;
-        } catch (const CompileError&) {
-            // The entry is whole but unsuitable for the library, or its directory is refused. An
-            // attempt to load it reports more.
-            return false;
+            compiler = compilers->name(at, *caches->own());
+        } catch (const CompileError& e) {
+            log_message(Level::debug, std::string("no other compiler's entries are looked for: ") + e.what());
         }
-    });
+    }
+    return compiler == of_build.toolchain_id ? "" : compiler;
 }
 
 UniqueFd Store::find_text(const ManifestView& manifest, const EntryKey& text, const Strings& symbols) {
@@ -171,9 +201,11 @@ void Store::after_fork_in_child() {
     // These are leaked: their locks may be held by threads that the child does not have.
     static_cast<void>(new std::shared_ptr<Caches>(m_caches));
     static_cast<void>(sources.release());
+    static_cast<void>(compilers.release());
     static_cast<void>(named_copies.release());
     m_caches.reset();
     sources = std::make_unique<Sources>(paths);
+    compilers = std::make_unique<Compilers>(*sources, config.jobs);
     named_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
     mutex.unlock();
 }
@@ -189,11 +221,11 @@ Entry Store::fill(const ManifestRow& at, const Strings& archs) {
     const Strings mismatches = explain_mismatches(caches->packs(), paths.library, at.manifest);
     std::string service_problem;
     try {
-        if (jit.is_forbidden() && !config.has_remote) fail_frozen(at, archs, *caches->own());
         if (!jit.is_forbidden()) {
             for (const std::string& sentence : mismatches) log_once(sentence, sentence);
         }
-        return *fill_where_writable(at, archs, true, service_problem);
+        if (auto entry = fill_by_any(at, archs, true, service_problem)) return std::move(*entry);
+        fail_frozen(at, archs, *caches->own());
     } catch (const PermanentFailure&) {
         throw;
     } catch (const CompileError& e) {
@@ -208,7 +240,26 @@ Entry Store::fill(const ManifestRow& at, const Strings& archs) {
 
 std::optional<Entry> Store::fetch(const ManifestRow& at, const Strings& archs) {
     std::string service_problem;
-    return config.has_remote ? fill_where_writable(at, archs, false, service_problem) : std::nullopt;
+    return config.has_remote ? fill_by_any(at, archs, false, service_problem) : std::nullopt;
+}
+
+std::optional<Entry> Store::fill_by_any(const ManifestRow& at, const Strings& archs, bool may_compile,
+                                        std::string& service_problem) {
+    const bool may_compile_here = may_compile && !jit.is_forbidden();
+    const auto fill = [&](const std::string& compiler, bool asks) {
+        return fill_where_writable(at, archs, compiler, may_compile, asks, service_problem);
+    };
+    if (may_compile_here || config.has_remote) {
+        // What comes from elsewhere needs neither the bundle nor a compiler here.
+        const bool comes_from_elsewhere = config.has_remote || !config.compile_service.empty();
+        auto entry = fill("", may_compile_here && !comes_from_elsewhere);
+        if (!entry && may_compile_here && compilers->known(at).empty()) entry = fill("", true);
+        if (entry) return entry;
+    }
+    const std::string compiler = other_compiler(at, key_of(at, archs), config.has_remote);
+    if (compiler.empty()) return std::nullopt;
+    if (auto entry = find(at, archs, compiler)) return entry;
+    return may_compile_here || config.has_remote ? fill(compiler, false) : std::nullopt;
 }
 
 bool Store::goes_by_kernel(const ManifestRow& at) {
@@ -222,14 +273,16 @@ void Store::refuse_by_kernel(const ManifestRow& at) {
 }
 
 // Compiles into the next cache if one cannot be written.
-std::optional<Entry> Store::fill_where_writable(const ManifestRow& at, const Strings& archs, bool may_compile,
+std::optional<Entry> Store::fill_where_writable(const ManifestRow& at, const Strings& archs,
+                                                const std::string& compiler, bool may_compile, bool asks,
                                                 std::string& service_problem) {
     const auto caches = this->caches(at.manifest);
     bool was_cleaned = false, was_short_of_memory = false;
     while (true) {
         const std::shared_ptr<Cache> cache = m_may_stand_in ? caches->to_write() : caches->own();
         try {
-            return fill_under_lock(Missing(*this, at, archs, *cache), may_compile, service_problem);
+            if (asks) compilers->name(at, *cache);
+            return fill_under_lock(Missing(*this, at, archs, *cache, compiler), may_compile, service_problem);
         } catch (const OutOfMemory&) {
             if (std::exchange(was_short_of_memory, true)) throw;
             const Subject subject = subject_of(at.manifest, at.blob(), key_of(at, archs).arch_label());
@@ -268,7 +321,10 @@ std::optional<Entry> Store::fill_under_lock(const Missing& missing, bool may_com
     if (config.has_remote) remote = std::make_unique<RemoteEntry>(missing, missing.key, may_compile_here);
     UniqueFd fetched = remote ? remote->fetch() : UniqueFd();
     std::string origin = fetched ? remote->origin() : "";
-    if (!fetched && may_compile_here && !config.compile_service.empty()) {
+    const std::string of_build = missing.at.manifest.recipe_toolchain_id(missing.blob.recipe);
+    const bool is_by_build = missing.key.toolchain_id == of_build;
+    const bool is_of_service = is_by_build && !config.compile_service.empty() && service_problem.empty();
+    if (!fetched && may_compile_here && is_of_service) {
         fetched = compile_at_service(missing, origin, service_problem);
         if (fetched && remote) remote->made();
     }
@@ -280,8 +336,8 @@ std::optional<Entry> Store::fill_under_lock(const Missing& missing, bool may_com
         there.entry.origin = origin;
     } else {
         if (remote) missing.tell_wait("the remote caches", begin);
-        if (!may_compile) return std::nullopt;
-        if (jit.is_forbidden()) fail_frozen(missing.at, missing.key.archs, cache);
+        if (!may_compile_here) return std::nullopt;
+        if (is_by_build && compilers->known(missing.at) != of_build) return std::nullopt;
         there.entry = compile_entry(missing, remote.get());
     }
     if (config.cache_max_kib > 0)

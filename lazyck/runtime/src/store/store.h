@@ -18,6 +18,7 @@
 #include "platform/config.h"
 #include "platform/messages.h"
 #include "platform/process.h"
+#include "store/compilers.h"
 #include "store/jit_policy.h"
 #include "store/permits.h"
 #include "store/preambles.h"
@@ -46,16 +47,21 @@ class Store {
           permits(config.jobs),
           m_may_stand_in(may_stand_in) {}
 
-    // Returns the key by which the entry of a blob for `archs` is looked up.
-    EntryKey key_of(const ManifestRow& at, const Strings& archs) const;
+    // Returns the key by which the entry of a blob for `archs` is looked up, compiled by the
+    // build's compiler, or by the one that has the name `compiler`.
+    EntryKey key_of(const ManifestRow& at, const Strings& archs, const std::string& compiler = "") const;
+    // Returns the soname that the library has now, or an empty string for a program.
+    std::string soname(const ManifestView& manifest) const;
     // Returns the verified entry: what `find` finds, or else what `fill` compiles. Throws
     // CompileError, also if compiling is forbidden.
     Entry obtain(const ManifestRow& at, const Strings& archs);
-    // Returns the verified entry if a cache has it. Throws CompileError.
-    std::optional<Entry> find(const ManifestRow& at, const Strings& archs);
-    // Compiles the entry, unless a second look-up under the blob's lock finds it. While it holds a
-    // lock or a permit, it calls neither the dynamic loader nor the C library's name services or
-    // locale, nor code of the program.
+    // Returns the verified entry if a cache has it, made by the build's compiler or by the one of
+    // the name `compiler`. Throws CompileError.
+    std::optional<Entry> find(const ManifestRow& at, const Strings& archs, const std::string& compiler = "");
+    // Compiles the entry, unless a second look-up under the blob's lock finds it. If this machine's
+    // compiler is not the build's, that look-up and the entry are under its own name. While it
+    // holds a lock or a permit, it calls neither the dynamic loader nor the C library's name
+    // services or locale, nor code of the program.
     Entry fill(const ManifestRow& at, const Strings& archs);
     // Returns the entry from a remote cache if one has it, and compiles nothing.
     std::optional<Entry> fetch(const ManifestRow& at, const Strings& archs);
@@ -66,9 +72,9 @@ class Store {
     // library take it into account.
     void refuse_by_kernel(const ManifestRow& at);
 
-    // Returns whether a cache has the entry, and sets `path` to where it is, or would be in the
-    // user's own cache.
-    bool is_cached(const ManifestRow& at, const Strings& archs, std::string& path);
+    // Returns whether a cache has the entry, by whichever compiler this process knows, and sets
+    // `path` to where it is, or would be in the user's own cache; and `key` to its key.
+    bool is_cached(const ManifestRow& at, const Strings& archs, std::string& path, EntryKey* key = nullptr);
     // Returns an entry that was made from a text, from any of the caches; see texts.h.
     UniqueFd find_text(const ManifestView& manifest, const EntryKey& text, const Strings& symbols);
 
@@ -103,15 +109,24 @@ class Store {
     JitPolicy jit;
     std::mutex mutex;  // held for moments only; guards which caches there are, and what `preambles` remembers
     std::unique_ptr<Sources> sources = std::make_unique<Sources>(paths);
+    std::unique_ptr<Compilers> compilers = std::make_unique<Compilers>(*sources, config.jobs);
     ProcessPermits permits;
     Preambles preambles{*this};
     std::unique_ptr<NamedCopies> named_copies = std::make_unique<NamedCopies>(LAZYCK_DEFAULT_CACHE_NAME);
 
  private:
-    // Returns nothing if compiling is not permitted and no remote cache has the entry. Sets
-    // `service_problem` if a compile service was to compile the entry and did not.
-    std::optional<Entry> fill_where_writable(const ManifestRow& at, const Strings& archs, bool may_compile,
-                                             std::string& service_problem);
+    // Return nothing if compiling is not permitted and no remote cache has the entry. They set
+    // `service_problem` if a compile service was to compile the entry and did not. The first tries
+    // the build's compiler, then that of this machine if it is another one.
+    std::optional<Entry> fill_by_any(const ManifestRow& at, const Strings& archs, bool may_compile,
+                                     std::string& service_problem);
+    // With `asks`, this machine's compiler is asked first which one it is. No lock is held then.
+    // The build's compiler compiles nothing unless it is known to be here.
+    std::optional<Entry> fill_where_writable(const ManifestRow& at, const Strings& archs, const std::string& compiler,
+                                             bool may_compile, bool asks, std::string& service_problem);
+    // Returns the name of this machine's compiler if it is not the build's; else an empty string.
+    // If it is not known, it is asked only with `asks`, or if an entry may be there that it made.
+    std::string other_compiler(const ManifestRow& at, const EntryKey& of_build, bool asks);
     // Makes the entry unless another process does first.
     std::optional<Entry> fill_under_lock(const Missing& missing, bool may_compile, std::string& service_problem);
     [[noreturn]] void fail_frozen(const ManifestRow& at, const Strings& archs, Cache& cache) const;
@@ -143,8 +158,9 @@ Verdict judge(const Outcome& outcome, const std::string& output, int log_error, 
 // Describes an entry that a cache does not have, and what is known of its compile: how long others
 // wait for it, and how much memory is kept for it.
 struct Missing {
-    // Makes the directories for the entry in `cache`. Throws CompileError.
-    Missing(Store& store, const ManifestRow& at, const Strings& archs, Cache& cache);
+    // Makes the directories for the entry in `cache`, by the compiler of the name `compiler` or, if
+    // that is empty, by the build's. Throws CompileError.
+    Missing(Store& store, const ManifestRow& at, const Strings& archs, Cache& cache, const std::string& compiler = "");
 
     Store& store;
     const ManifestRow at;
