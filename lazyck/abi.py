@@ -280,6 +280,10 @@ PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
 # begin with it, so they are equal wherever the bundle is, and so is what is compiled.
 BUNDLE_LINK = "bundle"
 
+# The system's directories, in which only root installs something. A path in a recipe is in one of
+# them, in the bundle, or in the toolchain's home.
+SYSTEM_DIRECTORIES = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /nix/store /gnu/store"
+
 # -- environment -----------------------------------------------------------------------------------
 ENV_CACHE_DIR = "LAZYCK_CACHE_DIR"
 ENV_ROOT = "LAZYCK_ROOT"

@@ -43,6 +43,14 @@ HEADER_PATH = re.compile(
     r"(/[^,:\"'<>\\\n]+)",
     re.MULTILINE,
 )
+# This matches a whole option that names directories in which a link looks for libraries, among words
+# for the linker too.
+_LIBRARY_PATH = re.compile(r"(?:^|(?<=[,=\s'\"]))-{1,2}(?:L|R|library-path|rpath(?:-link)?)[=,\s]*(/[^,\"'\s]+)")
+# These options have text as their value, which leads to no file.
+_TEXT = re.compile(r"-{1,2}(?:D|U|define-macro|undefine-macro)|-f[a-z]+-prefix-map=")
+_TEXT_INSIDE = re.compile(rf"(?:^|(?<=[,\s'\"]))(?:{_TEXT.pattern})[^,\s]*")
+_ABSOLUTE = re.compile(r"(?:^|(?<=[,=:\s'\"]))/[^,=:\s'\"]*")
+_SEARCHES = frozenset({Role.INCLUDE, Role.INCLUDE_QUOTED, Role.INCLUDE_SYSTEM, Role.INCLUDE_AFTER, Role.LIBRARY_DIR})
 _ROUNDABOUT = re.compile(r"/\.{0,2}(?:/|$)")  # a path that is not normalized
 _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 
@@ -96,21 +104,31 @@ class BundlePaths:
     def word(self, path: str) -> str:
         """Return `path` as a word of a recipe, relative to the toolchain's home if it is below."""
         path = self.real(path)
-        if self.home not in ("", "/", "/usr") and inside(path, self.home):
-            return abi.PH_TOOLCHAIN + path[len(self.home) :]
+        if self.home in ("", "/", "/usr"):
+            return path
+        for home, each in ((self.home, path), (os.path.realpath(self.home), os.path.realpath(path))):
+            if inside(each, home):
+                return abi.PH_TOOLCHAIN + each[len(home) :]
         return path
 
-    def header_word(self, path: str) -> str:
-        """Return `path` as the value of an option that names headers. Headers of the bundle are
-        found there, others as by `word`."""
-        if path in self.held and not self.is_foreign(path):
+    def searched(self, path: str, *, has_headers: bool = True) -> str:
+        """Return `path`, where a compile looks for something, as a word of a recipe: in the bundle
+        if it holds headers that are there, in the toolchain's home, or in the system's
+        directories. The result is empty for any other path. Nothing was found there, and after the
+        build, another user may be able to put something there."""
+        if has_headers and path in self.held and not self.is_foreign(path):
             return f"{abi.PH_ROOT}/{self.in_bundle(path)}"
-        return self.word(path)
+        word = self.word(path)
+        return word if not word.startswith("/") or of_system(word) else ""
 
 
 def inside(path: str, directory: str) -> bool:
     """Return whether `path` is `directory` or lies below it (as text)."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def of_system(path: str) -> bool:
+    return any(inside(path, directory) for directory in abi.SYSTEM_DIRECTORIES.split())
 
 
 def with_parents(files: Iterable[str], prefix: str) -> frozenset[str]:
@@ -157,20 +175,39 @@ def _named_path(item: CommandItem, cwd: str) -> list[str]:
 
 
 def map_paths(words: Sequence[str], cwd: str, toolchain: Toolchain, paths: BundlePaths) -> list[str]:
-    """Return the options of a compile, with the values of path options mapped into the bundle."""
+    """Return the options of a compile, with the values of path options mapped into the bundle.
+    Directories to search that `BundlePaths.searched` does not know are left out."""
     out: list[str] = []
     for item in toolchain.table.split(words):
-        if item.name in toolchain.path_options and item.value:
+        is_library = item.role is Role.LIBRARY_DIR
+        if item.value and (is_library or item.name in toolchain.path_options):
             named = _named_path(item, cwd)
-            out += item.with_value(paths.header_word(named[0])) if named else item.words
+            word = paths.searched(named[0], has_headers=not is_library) if named else ""
+            if not named:
+                out += item.words
+            elif word or item.role not in _SEARCHES:
+                out += item.with_value(word or named[0])
         else:
-            out += [paths.word(w) if w.startswith("/") else _map_inside(w, paths) for w in item.words]
+            mapped = [paths.word(w) if w.startswith("/") else _map_inside(w, paths) for w in item.words]
+            if all(mapped):
+                out += mapped
     return out
 
 
-def _map_inside(word: str, paths: BundlePaths) -> str:
-    """Map the paths of headers in a word that is meant for another compiler."""
-    return HEADER_PATH.sub(lambda m: m[0].replace(m[1], paths.header_word(os.path.normpath(m[1]))), word)
+def _map_inside(words: str, paths: BundlePaths) -> str:
+    """Map the directories that are searched by words that are meant for another program. The result
+    is empty if `words` name no others and nothing else."""
+
+    def mapped(found: re.Match[str], *, has_headers: bool) -> str:
+        parts = [paths.searched(os.path.normpath(p), has_headers=has_headers) for p in found[1].split(":")]
+        return found[0].replace(found[1], ":".join(parts)) if all(parts) else ""
+
+    out = HEADER_PATH.sub(lambda m: mapped(m, has_headers=True), words)
+    out = _LIBRARY_PATH.sub(lambda m: mapped(m, has_headers=False), out)
+    if out == words:
+        return words
+    out = re.sub(r"([,\s])[,\s]+", r"\1", out).strip(", ")
+    return "" if out in ("-Wp", "-Wl") or out.endswith("=") else out
 
 
 def map_env(
@@ -179,13 +216,28 @@ def map_env(
     """Yield variables of a compile, with the directories mapped as `map_paths` maps options."""
     for name, value in variables:
         if value and name in (*toolchain.header_env, *toolchain.search_env):
-            mapped = paths.header_word if name in toolchain.header_env else paths.word
             # An empty directory means the working directory, which at run time is another one.
-            yield name, ":".join(mapped(absolute(directory, cwd)) for directory in value.split(":"))
+            given = (absolute(directory, cwd) for directory in value.split(":"))
+            mapped = [paths.searched(path, has_headers=name in toolchain.header_env) for path in given]
+            if any(mapped):
+                yield name, ":".join(filter(None, mapped))
         elif value.startswith("/"):
             yield name, paths.word(value)
         else:
-            yield name, " ".join(_map_inside(word, paths) for word in value.split(" "))
+            # A path in a variable has no blanks: a word of a command may have some.
+            yield name, _map_inside(value.replace(" ", "\n"), paths).replace("\n", " ")
+
+
+def path_outside(recipe: Recipe, toolchain: Toolchain) -> str:
+    """Return a path in `recipe` that is in neither the bundle, nor the toolchain's home, nor the
+    system's directories, or an empty string. The compilers themselves do not count."""
+    compilers = recipe.compile[: recipe.compile.index(abi.PH_ARCHS)]
+    items = (i for words in (recipe.compile, recipe.link) for i in toolchain.table.split(words))
+    others = (i for i in items if i.role is not Role.HOST_COMPILER and not _TEXT.match(i.words[0]))
+    given = [w for i in others for w in (*i.words, i.value or "") if w not in compilers]
+    given += [value for _, value in recipe.env]
+    found = (path for word in given for path in _ABSOLUTE.findall(_TEXT_INSIDE.sub("", word)))
+    return next((path for path in found if not of_system(path)), "")
 
 
 def absolute(path: str, cwd: str) -> str:

@@ -19,7 +19,7 @@ from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
-from lazyck.postbuild.reasons import Downgrade, path_from, to_pair
+from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, path_from, to_pair
 from lazyck.postbuild.references import TextReferences
 from lazyck.postbuild.settle import Settled
 from lazyck.settings.environment import environment
@@ -34,6 +34,7 @@ class Description:
     files: Mapping[str, str | bytes]  # place → source, or what is written there
     paths: Mapping[str, bundle.BundlePaths]  # where files go, per toolchain
     rows: tuple[tuple[Probed, BlobRecord], ...]  # of the manifest that stand for whole sources, known as they are
+    unfit: Mapping[str, Reason]  # sources whose recipes name a place of this machine
 
 
 class PrivateNames:
@@ -136,7 +137,9 @@ def describe(
         machine=machine,
         private_names=tuple(private_name(s, soname) for s in sorted(private.of_objects)),
     )
-    return Description(made, files, paths, tuple(rows))
+    outside = ((p.blob.source, recipes.path_outside(p.blob)) for p in every)
+    unfit = {source: Reason(ReasonKind.OPTION_ONLY_HERE, path) for source, path in outside if path}
+    return Description(made, files, paths, tuple(rows), unfit)
 
 
 def downgrade(made: EagerObject, options: BuildOptions) -> Downgrade:
@@ -221,6 +224,7 @@ class Recipes:
         self._headers, self._program = headers, program
         self._made: dict[tuple[object, ...], Recipe] = {}
         self._index: dict[Recipe, int] = {}
+        self._outside: dict[Recipe, str] = {}
 
     def of(self, blob: CompileCommand) -> Recipe:
         toolchain = by_name(blob.call.toolchain)
@@ -237,6 +241,12 @@ class Recipes:
             recipe = bundle.make_recipe(*words)
             self._made[key] = recipe
         return recipe
+
+    def path_outside(self, blob: CompileCommand) -> str:
+        recipe = self.of(blob)
+        if recipe not in self._outside:
+            self._outside[recipe] = bundle.path_outside(recipe, by_name(blob.call.toolchain))
+        return self._outside[recipe]
 
     def of_device(self, blob: CompileCommand) -> Recipe:
         """Return how the device code of `blob` is compiled, that of a kernel or all of it."""

@@ -183,6 +183,11 @@ class ReasonKind(Enum):
         "Include the file by a name relative to a directory of `-I`, rather than by an absolute path, which a macro "
         "may hold (`-DHEADER=...`).",
     )
+    OPTION_ONLY_HERE = (
+        "has an option or variable for the compile that names a place of this machine",
+        "Name a place in the toolchain's home or in the system's directories, or compile the source without that: the "
+        "place is not in the library's bundle, and what it holds later may be another user's.",
+    )
     NOT_BY_KERNEL = (
         "cannot be compiled by kernel",
         "Where the reason names managed variables, textures or surfaces, move them into another file. Otherwise lazyck "

@@ -138,7 +138,8 @@ class CudaToolchain(Toolchain):
         kept: list[CommandItem] = []
         for item in self.table.split(words[cmd.call.prefix :]):
             # nvcc takes lists where other compilers take one path. Mapping paths expects one.
-            several = item.value.split(",") if item.name in self.path_options and item.value else []
+            is_path = item.role is Role.LIBRARY_DIR or item.name in self.path_options
+            several = item.value.split(",") if is_path and item.value else []
             if len(several) > 1:
                 kept += [CommandItem((item.name, path), item.name, path) for path in several if path]
             else:

@@ -30,6 +30,7 @@ from lazyck.postbuild.bundle import (
     make_recipe,
     map_env,
     map_paths,
+    path_outside,
     with_parents,
     write,
 )
@@ -47,13 +48,18 @@ def places(home: str = "/opt/rocm", shims: dict[str, str] | None = None) -> Bund
     return BundlePaths(home, shims or {}, "libx", prefix, with_parents(FILES, prefix))
 
 
-def test_include_dirs_of_the_project_are_found_in_the_bundle_and_others_where_they_are() -> None:
+def test_include_dirs_are_found_in_the_bundle_or_where_the_toolchain_and_the_system_have_them() -> None:
     words = [
         "-I../lib/include",
         "-isystem",
         "/usr/include/hip",
         "-I/opt/rocm/include",
         "-I/nowhere/held",
+        "-isystem",
+        "/tmp/other",
+        "-L/nowhere/lib",
+        "-L/opt/rocm/lib",
+        "-L/home/me/lib",  # libraries are not in the bundle
         "-DX=/home/me",
     ]
     mapped = map_paths(words, "/home/me/work", by_name("rocm"), places())
@@ -62,7 +68,7 @@ def test_include_dirs_of_the_project_are_found_in_the_bundle_and_others_where_th
         "-isystem",
         "/usr/include/hip",
         f"-I{abi.PH_TOOLCHAIN}/include",
-        "-I/nowhere/held",
+        f"-L{abi.PH_TOOLCHAIN}/lib",
         "-DX=/home/me",
     ]
 
@@ -78,6 +84,24 @@ def test_headers_are_found_in_words_for_another_compiler_too() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "mapped"),
+    [
+        ("-Xcompiler -Wall,-I/nowhere,-O2", "-Xcompiler -Wall,-O2"),
+        ("-Xcompiler -isystem,/nowhere", ""),
+        ("-Xcompiler=-I/nowhere,-L/nowhere/lib", ""),
+        ("-Xcompiler -I/nowhere,-I/usr/include/x", "-Xcompiler -I/usr/include/x"),
+        ("-Wp,-I/nowhere -O1", "-O1"),
+        ("-Wl,-rpath,/nowhere:/usr/lib,-z,now", "-Wl,-z,now"),
+        ("-Wl,-rpath-link=/nowhere -Wl,-rpath,/usr/lib", "-Wl,-rpath,/usr/lib"),
+        ("-Wl,-L/nowhere,--library-path=/nowhere,-O1", "-Wl,-O1"),
+    ],
+)
+def test_a_directory_that_others_can_make_is_in_no_word_for_another_program(words: str, mapped: str) -> None:
+    toolchain = by_name("cuda" if "Xcompiler" in words else "rocm")
+    assert map_paths(words.split(), "/home/me", toolchain, places()) == mapped.split()
+
+
 def test_directories_of_variables_are_mapped_like_those_of_options() -> None:
     variables = [
         ("CPATH", ":../lib/include:/opt/rocm/include:/nowhere"),
@@ -85,14 +109,17 @@ def test_directories_of_variables_are_mapped_like_those_of_options() -> None:
         ("HIP_DEVICE_LIB_PATH", "/opt/rocm/amdgcn"),
         ("SOURCE_DATE_EPOCH", "1"),
         ("C_INCLUDE_PATH", ""),
+        ("CPLUS_INCLUDE_PATH", "/nowhere"),
+        ("HIPCC_COMPILE_FLAGS_APPEND", "-O1 -isystem /nowhere -I/usr/include/x"),
     ]
     here = f"{abi.PH_ROOT}/libx/tree/home/me/lib"
     assert dict(map_env(variables, "/home/me/lib", by_name("rocm"), places())) == {
-        "CPATH": f"{here}:{here}/include:{abi.PH_TOOLCHAIN}/include:/nowhere",
-        "LIBRARY_PATH": f"{abi.PH_TOOLCHAIN}/lib:/home/me/lib/include",
+        "CPATH": f"{here}:{here}/include:{abi.PH_TOOLCHAIN}/include",
+        "LIBRARY_PATH": f"{abi.PH_TOOLCHAIN}/lib",
         "HIP_DEVICE_LIB_PATH": f"{abi.PH_TOOLCHAIN}/amdgcn",
         "SOURCE_DATE_EPOCH": "1",
         "C_INCLUDE_PATH": "",
+        "HIPCC_COMPILE_FLAGS_APPEND": "-O1 -I/usr/include/x",
     }
 
 
@@ -115,6 +142,9 @@ def test_headers_of_a_home_named_by_a_link_stay_out_of_the_bundle(tmp_path: Path
     assert places.is_foreign(str(tmp_path / "cuda" / "include" / "a.h"))
     assert places.is_foreign(str(tmp_path / "cuda-13.0" / "include" / "a.h"))
     assert not places.is_foreign(str(tmp_path / "cuda-14.0" / "include" / "a.h"))
+    (tmp_path / "current").symlink_to("cuda")
+    for name in ("cuda", "cuda-13.0", "current"):
+        assert places.searched(str(tmp_path / name / "include")) == f"{abi.PH_TOOLCHAIN}/include"
 
 
 def test_a_home_that_is_the_system_is_no_home() -> None:
@@ -253,9 +283,9 @@ def test_system_headers_and_the_toolchain_s_are_foreign() -> None:
 
 def test_a_header_of_the_system_is_never_a_word_of_the_bundle() -> None:
     there = BundlePaths("", {}, "libx", "/", frozenset({"/usr/include/x", "/home/x"}))
-    assert there.header_word("/usr/include/x") == "/usr/include/x"
-    assert there.header_word("/home/x") == f"{abi.PH_ROOT}/libx/tree/home/x"
-    assert there.header_word("/home/y") == "/home/y"
+    assert there.searched("/usr/include/x") == "/usr/include/x"
+    assert there.searched("/home/x") == f"{abi.PH_ROOT}/libx/tree/home/x"
+    assert there.searched("/home/y") == ""
 
 
 def test_directories_of_headers_are_found_in_options_and_variables() -> None:
@@ -329,6 +359,27 @@ def test_a_recipe_compiles_by_the_project_s_own_options(home: str) -> None:
 
 def test_a_recipe_has_no_home_if_none_of_its_words_is_there(home: str) -> None:
     assert recipe_of(home, [], found_at="/elsewhere").home == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (["-fplugin=/home/me/x.so"], "/home/me/x.so"),
+        (["-B/tmp/tools"], "/tmp/tools"),
+        (["-Xclang", "-mlink-builtin-bitcode", "-Xclang", "/tmp/x.bc"], "/tmp/x.bc"),
+        (["-Wl,--version-script,/tmp/map"], "/tmp/map"),
+        (["-B/usr/lib/x", "-I/tmp/tools", "-DX=/home/me", "-D", 'Y="/a b",/c', "-ffile-prefix-map=/home/me=/x"], ""),
+        (["-Xpreprocessor", "-DX=/home/me"], ""),
+    ],
+)
+def test_an_option_that_leads_out_of_all_that_is_known_is_found(home: str, words: Sequence[str], path: str) -> None:
+    assert path_outside(recipe_of(home, words), by_name("rocm")) == path
+
+
+def test_a_variable_that_leads_out_of_all_that_is_known_is_found(home: str) -> None:
+    rocm = by_name("rocm")
+    assert path_outside(recipe_of(home, [], env=(("HIP_CLANG_PATH", "/tmp/clang"),)), rocm) == "/tmp/clang"
+    assert path_outside(recipe_of(home, [], env=(("HIP_CLANG_PATH", f"{home}/llvm"),)), rocm) == ""
 
 
 def test_a_blob_names_its_library_as_a_filter_and_not_a_program(home: str) -> None:

@@ -30,7 +30,7 @@ from lazyck.postbuild.objects.reveal import plain_name
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, groups_of, probe
 from lazyck.postbuild.probe_cache import ProbeCache
-from lazyck.postbuild.proof import BundleProof
+from lazyck.postbuild.proof import BundleProof, Finding
 from lazyck.postbuild.reasons import Reason, ReasonKind, of_pair, sentence
 from lazyck.postbuild.references import TextReferences
 from lazyck.postbuild.settle import Settled, Settler
@@ -117,8 +117,8 @@ def link_lazily(
             bridge = cudart.assemble(runtime, directory, compiler) if runtime else None
             made = describe(context, settled, with_reads, program, private, bridge, contents, demands.versions)
             cases = proof.cases(made)
-            finding = proof.foresee(cases)
-            if not finding.lacking:
+            finding = Finding(unproved=made.unfit) if made.unfit else proof.foresee(cases)
+            if not finding.lacking and not made.unfit:
                 if made != written:
                     wrapped = wrapped_in(settled, settler, runtime)
                     bundle_bytes = write(context, made, settled, runtime, wrapped)
