@@ -83,7 +83,7 @@ MANIFEST_BLOB = {
 MANIFEST_SYMBOL = {"name": "S", "blob": "u32"}
 MANIFEST_RECIPE = {
     "toolchain": "S", "toolchain_id": "S", "home": "S", "home_env": "L", "compile": "L", "link": "L", "env": "P",
-    "arch_flags": "L", "drop_env": "L", "programs": "L", "headers": "S",
+    "arch_flags": "L", "programs": "L", "headers": "S",
 }  # fmt: skip
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
@@ -212,6 +212,7 @@ SUFFIX_TEXT, SUFFIX_COST = ".text", ".cost"
 # lazyck-rt, lazyck-remote and lazyck-launch.
 RT_COMPILE, RT_MAKE, RT_STATUS, RT_PATH, RT_KERNELS = "compile", "make", "status", "path", "kernels"
 RT_PACKS, RT_PREAMBLES, RT_PREAMBLE, RT_VERIFY, RT_TRIM = "packs", "preambles", "preamble", "verify", "trim"
+RT_LIMIT = "limit"
 ROW_NAME, ROW_ARCH, ROW_PATH, ROW_CACHED, ROW_KEY, ROW_ENTRY = "name", "arch", "path", "cached", "key", "entry"
 ROW_BLOB, ROW_SYMBOL, ROW_VERSION, ROW_ROOT, ROW_PROBLEM = "blob", "symbol", "version", "root", "problem"
 ROW_PREAMBLE, ROW_BYTES, ROW_LAST_USE = "preamble", "bytes", "last_use"
@@ -284,6 +285,9 @@ BUNDLE_LINK = "bundle"
 # them, in the bundle, or in the toolchain's home.
 SYSTEM_DIRECTORIES = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /nix/store /gnu/store"
 
+# The number of a system call, on every machine, and what asks by it for Landlock's version.
+LANDLOCK_CREATE_RULESET, LANDLOCK_ASK_VERSION = 444, 1
+
 # -- environment -----------------------------------------------------------------------------------
 ENV_CACHE_DIR = "LAZYCK_CACHE_DIR"
 ENV_ROOT = "LAZYCK_ROOT"
@@ -323,6 +327,8 @@ VARIABLES = " ".join(sorted(value for name, value in globals().items() if name.s
 OTHER_VARIABLES = "LAZYCK_UNIT_ASKS LAZYCK_SHIM_DEPTH LAZYCK_VENV LAZYCK_TEST_ LAZYCK_FUZZ_ LAZYCK_WORLD_DIR"
 # Tells lazyck-unit, which the runtime starts, that its standard input is a socket for questions.
 UNIT_ASKS = "LAZYCK_UNIT_ASKS"
+# With any value, compiles are not limited in what they read, as on a kernel without Landlock.
+TEST_UNRESTRICTED = "LAZYCK_TEST_UNRESTRICTED"
 DEFAULT_CACHE_NAME = "lazyck"
 # Times in the environment are at most this many seconds, and sizes below this many bytes.
 LONGEST_SECONDS = 10**9

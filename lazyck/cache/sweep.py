@@ -16,8 +16,9 @@ from lazyck.formats.layout import EntryPath
 from lazyck.postbuild.objects.elf import read_shared
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.prebuild import blob_names
-from lazyck.prebuild.blob_entries import all_entries, listed, tool
+from lazyck.prebuild.blob_entries import all_entries, listed
 from lazyck.quantities import counted, show_size
+from lazyck.runtime.tool import tool
 from lazyck.visible import visible
 
 

@@ -21,8 +21,9 @@ from lazyck.history.costs import read_costs
 from lazyck.history.profile import read_profile
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.prebuild import blob_names
-from lazyck.prebuild.blob_entries import all_entries, tool
+from lazyck.prebuild.blob_entries import all_entries
 from lazyck.quantities import counted, parse_age, parse_size, show_size
+from lazyck.runtime.tool import tool
 from lazyck.settings.environment import environment, parallel_compiles
 from lazyck.terminal import is_quiet
 from lazyck.visible import visible

@@ -16,6 +16,7 @@ from lazyck.commands.shared_options import JSON
 from lazyck.directory import stranger_of
 from lazyck.errors import LazyckError, ToolchainError, UsageError
 from lazyck.interceptor.shims import c_compiler
+from lazyck.library.process import landlock_version
 from lazyck.quantities import show_size
 from lazyck.settings.environment import cache_dir, environment, tools_dir
 from lazyck.toolchains import ALL, HOST, Found, Toolchain
@@ -72,7 +73,7 @@ def command(as_json: bool) -> None:
 
 def examine(env: Mapping[str, str]) -> DoctorReport:
     """Examine all toolchains and what lazyck needs. Never raises if something is missing."""
-    own = (c_compiler_check(env), unpacking_check(env), *directories(env))
+    own = (c_compiler_check(env), unpacking_check(env), reading_check(), *directories(env))
     return DoctorReport(tuple(examine_toolchain(t, env) for t in ALL), own)
 
 
@@ -110,6 +111,14 @@ def unpacking_check(env: Mapping[str, str]) -> Requirement:
     lines |= {"pacman": f"pacman -S {words}", "apk": f"apk add {words}"}
     detail = f"no {' and no '.join(missing)}: what the cache lacks cannot be compiled from a deployed bundle"
     return Requirement("unpacking", RequirementState.NOTE, detail, install_line(lines))
+
+
+def reading_check() -> Requirement:
+    """Check whether the runtime can limit what a compile reads."""
+    if version := landlock_version():
+        return Requirement("reads of compiles", RequirementState.OK, f"limited by Landlock, version {version}")
+    detail = "not limited: this kernel has no Landlock (Linux 5.13), or it is forbidden here"
+    return Requirement("reads of compiles", RequirementState.NOTE, detail)
 
 
 def directories(env: Mapping[str, str]) -> list[Requirement]:

@@ -17,11 +17,12 @@ from lazyck.pack.packed_files import Pack, make_packs
 from lazyck.pack.tar import name_for, suffix_of, write_tar
 from lazyck.pack.wheel import write_wheels
 from lazyck.prebuild import blob_names
-from lazyck.prebuild.blob_entries import BlobEntry, all_entries, tool
+from lazyck.prebuild.blob_entries import BlobEntry, all_entries
 from lazyck.prebuild.blob_names import Selection
 from lazyck.prebuild.plan import make_plan
 from lazyck.prebuild.run import LocalRun, PrebuildRequest
 from lazyck.quantities import parse_size, show_size
+from lazyck.runtime.tool import tool
 from lazyck.settings.environment import environment, number, parallel_compiles
 from lazyck.terminal import is_quiet
 

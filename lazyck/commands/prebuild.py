@@ -19,10 +19,11 @@ from lazyck.history.costs import Costs, read_costs, write_shipped
 from lazyck.postbuild.cxx.demangle import all_readable
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.prebuild import blob_names, forecast, listing, output, plan, progress
-from lazyck.prebuild.blob_entries import BlobEntry, all_entries, clean_blobs, tool
+from lazyck.prebuild.blob_entries import BlobEntry, all_entries, clean_blobs
 from lazyck.prebuild.preambles import make_preambles
 from lazyck.prebuild.run import LocalRun, PrebuildRequest, build_on
 from lazyck.quantities import counted, parse_size
+from lazyck.runtime.tool import tool
 from lazyck.settings.environment import cache_dir, environment, parallel_compiles
 from lazyck.terminal import say
 

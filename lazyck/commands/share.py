@@ -15,8 +15,9 @@ from lazyck.cache.transfer import Share, TransferOutcome, items_of, local_items,
 from lazyck.commands.shared_options import ANY, JSON, QUIET, archs_option, files_option, together
 from lazyck.history.profile import Profile, read_profile
 from lazyck.postbuild.objects.embedded import read_manifest
-from lazyck.prebuild.blob_entries import BlobEntry, all_entries, tool
+from lazyck.prebuild.blob_entries import BlobEntry, all_entries
 from lazyck.remote.sign import make_key, read_signer
+from lazyck.runtime.tool import tool
 from lazyck.settings.environment import environment
 from lazyck.terminal import is_quiet
 

@@ -53,9 +53,9 @@ class Recipe:
 
     `compile` turns `PH_SOURCE` into the object `PH_OUTPUT`, and `link` turns `PH_INPUT` into the
     `.so` `PH_OUTPUT`. `home` is the toolchain's home that the build found, and `home_env` names the
-    variables that may give another one where that does not exist. Both steps run without the
-    variables in `drop_env` and with those in `env`. Flags in a job's own environment can then not
-    leak into an entry whose key does not cover them.
+    variables that may give another one where that does not exist. Both steps run with the
+    variables in `env`, a few of lazyck's own, and no others, so that a job's own environment
+    cannot leak into an entry whose key does not cover it.
 
     `toolchain_id` names the compiler. It was made of `programs`, the compiler's first (see
     toolchains/identity.py), and is made again where a blob is compiled. `headers` is the SHA-256 of
@@ -71,7 +71,6 @@ class Recipe:
     link: tuple[str, ...]
     arch_flags: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
-    drop_env: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     headers: str = ""
 

@@ -30,6 +30,13 @@ def _place_of(handle: ctypes.CDLL, symbol: str) -> str | None:
     return text_of(here.path)
 
 
+def landlock_version() -> int:
+    """Return the version of Landlock by which a process can limit its own reads, or 0 if there is
+    none: the kernel is older than 5.13, was started without it, or a container forbids it."""
+    found = ctypes.CDLL(None).syscall(abi.LANDLOCK_CREATE_RULESET, None, 0, abi.LANDLOCK_ASK_VERSION)
+    return max(0, int(found))
+
+
 def load(path: str | os.PathLike[str], mode: int = ctypes.RTLD_LOCAL) -> Library:
     """Return the lazy library at `path`, and load it if it is not loaded yet. `path` may be a name,
     as for `dlopen`.

@@ -43,8 +43,8 @@ HEADER_PATH = re.compile(
     r"(/[^,:\"'<>\\\n]+)",
     re.MULTILINE,
 )
-# This matches a whole option that names directories in which a link looks for libraries, among words
-# for the linker too.
+# This matches a whole option that names directories in which a link looks for libraries, also among
+# words for the linker.
 _LIBRARY_PATH = re.compile(r"(?:^|(?<=[,=\s'\"]))-{1,2}(?:L|R|library-path|rpath(?:-link)?)[=,\s]*(/[^,\"'\s]+)")
 # These options have text as their value, which leads to no file.
 _TEXT = re.compile(r"-{1,2}(?:D|U|define-macro|undefine-macro)|-f[a-z]+-prefix-map=")
@@ -309,7 +309,6 @@ def make_recipe(
         link=tuple(link_words),
         arch_flags=toolchain.arch_flags,
         env=env,
-        drop_env=toolchain.flag_env,
         programs=tuple(paths.word(p) if home else p for p in programs),
         headers=compiler_is.headers,
     )

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,6 +34,10 @@ _FILE = "proved"
 _MACRO_NAME = re.compile(r"-D\s*\w+=[\\\"'<]*([^\\\"'>\n]+)")
 _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
 
+# Returns the words in front of a command by which it runs as a compile of a blob, which is named,
+# runs at a first call, and is limited in what it may read. The path is that of the manifest.
+Limits = Callable[[Path, str], Sequence[str]]
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -53,6 +57,7 @@ class Case:
     where: BundlePaths
     places: Mapping[str, str]  # the bundle's files for them → the build's files
     root: Path
+    limits: Limits
 
     @property
     def tree(self) -> str:
@@ -93,10 +98,11 @@ class BundleProof:
     """Proves the bundles of one link, one after the other. The findings are written beside each for
     the next link, which reads them from the link's final place."""
 
-    def __init__(self, context: LinkContext, groups: Sequence[Group], contents: FileDigests) -> None:
+    def __init__(self, context: LinkContext, groups: Sequence[Group], contents: FileDigests, limits: Limits) -> None:
         self._groups = [g for g in groups if g.toolchain.written_in == "c++"]
         self._directory, self._jobs = context.directory, context.options.jobs
         self._contents = contents
+        self._limits = limits
         self._added: dict[int, frozenset[str]] = {}
         self._known = _read(context.final / _FILE)
         self._used: dict[str, Finding] = {}
@@ -116,7 +122,7 @@ class BundleProof:
                 files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
                 held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
                 recipe = made.manifest.recipes[blobs[0][1].recipe]
-                found[i] = Case(group, blobs, recipe, where, held, self._directory / "bundle")
+                found[i] = Case(group, blobs, recipe, where, held, self._directory / "bundle", self._limits)
         return found
 
     def foresee(self, cases: Mapping[int, Case]) -> Finding:
@@ -184,13 +190,19 @@ def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord
     reason: Reason | None = None
     group = case.group
     context = SourceCompile(words, str(batch), str(output), group.archs, str(work), env)
+    limited = case.limits(case.root / case.where.library / "manifest", blobs[0][1].name)
     for argv in group.toolchain.dependencies(context):
-        result = proc.run(argv, cwd=work, env=env)
+        result = refused = proc.run([*limited, *argv], cwd=work)
+        if refused.status != 0:
+            # What the runtime would not let it read may be what the bundle lacks.
+            result = proc.run(argv, cwd=work, env=env)
         if result.status != 0:
             reason = Reason(ReasonKind.NOT_PREPROCESSED, first_error(result.stdout + result.stderr))
             break
         more, reason = _judge(case, rule_files(output, str(work)) - {str(batch)}, str(work))
         lacking |= more
+        if refused.status != 0 and not more and not reason:
+            reason = Reason(ReasonKind.NOT_PREPROCESSED, first_error(refused.stdout + refused.stderr))
         if reason:
             break
     if lacking or not reason:
@@ -210,8 +222,7 @@ def _command(case: Case) -> tuple[tuple[str, ...], dict[str, str]]:
         return word.replace(abi.PH_ROOT, str(case.root)).replace(abi.PH_TOOLCHAIN, recipe.home)
 
     words = recipe.compiler_words
-    kept = {k: v for k, v in environment().items() if k not in recipe.drop_env}
-    env = kept | {k: expand(v) for k, v in recipe.env}
+    env = {"PATH": environment().get("PATH", os.defpath), "LC_ALL": "C"} | {k: expand(v) for k, v in recipe.env}
     return tuple(expand(w) for w in words if w != abi.PH_ARCHS), env
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-import platform
+import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +12,12 @@ from typing import Any
 from lazyck import abi, proc
 from lazyck.directory import Directory, find_root
 from lazyck.errors import FormatError, ToolchainError
-from lazyck.files import private_directory, write_atomic
+from lazyck.files import write_atomic
 from lazyck.formats.layout import EntryPath, log_of, root_of, split_leaf
 from lazyck.formats.manifest import BlobRecord, Recipe
 from lazyck.prebuild.blob_names import Selection, part_of
-from lazyck.runtime.builder import build_tool, shipped_tool
-from lazyck.settings.environment import runtime_source, tools_dir
-from lazyck.toolchains import HOST, by_name, parse_archs, resolve_native
+from lazyck.runtime.tool import tool
+from lazyck.toolchains import by_name, parse_archs, resolve_native
 from lazyck.toolchains.identity import compiler_identity
 
 
@@ -67,20 +66,6 @@ def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> l
     if env.get(abi.ENV_ARCHS) or not selection.manifest.archs:
         return [()]
     return [(a,) for a in selection.manifest.archs]
-
-
-def tool(env: Mapping[str, str]) -> Path:
-    """Return the executable `lazyck-rt`, which is compiled if it does not exist yet. On a machine
-    without a compiler it is the one that came with lazyck's wheel. Raises `ToolchainError`."""
-    out = private_directory(tools_dir(env))
-    try:
-        # It is for this machine, whatever the library is for: CXX may name a cross compiler.
-        compiler = HOST.find_for(platform.machine(), env)
-    except ToolchainError:
-        if found := shipped_tool(out):
-            return found
-        raise
-    return build_tool(out, compiler, runtime_source())
 
 
 def entries(
@@ -230,7 +215,7 @@ def local_compiler(recipe: Recipe, env: Mapping[str, str]) -> tuple[str, str]:
     words = recipe.compiler_words
     words = words[: words.index(abi.PH_ARCHS)] if abi.PH_ARCHS in words[1:] else words[:1]
     words = tuple(w.replace(abi.PH_TOOLCHAIN, home) for w in words)
-    own = {k: v for k, v in env.items() if k not in recipe.drop_env}
     # The compiler does not need the bundle to say what it is.
-    own |= {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env if abi.PH_ROOT not in v}
+    own = {k: v.replace(abi.PH_TOOLCHAIN, home) for k, v in recipe.env if abi.PH_ROOT not in v}
+    own |= {"PATH": env.get("PATH", os.defpath), "LC_ALL": "C"}
     return words[0], compiler_identity(words, own, [p.replace(abi.PH_TOOLCHAIN, home) for p in recipe.programs])

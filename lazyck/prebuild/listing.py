@@ -8,8 +8,9 @@ from pathlib import Path
 
 from lazyck.abi import archs_in_name
 from lazyck.formats.manifest import BlobRecord
-from lazyck.prebuild.blob_entries import all_entries, arch_sets, cached_archs, entries, known_kernels, tool
+from lazyck.prebuild.blob_entries import all_entries, arch_sets, cached_archs, entries, known_kernels
 from lazyck.prebuild.blob_names import Selection
+from lazyck.runtime.tool import tool
 from lazyck.visible import visible
 
 FORMATS = ("text", "json", "blob-list")

@@ -136,7 +136,6 @@ def _recipe_lines(step: str, r: Recipe) -> list[str]:
     lines += [f"    by      {r.toolchain} {r.toolchain_id}, home {' '.join([r.home or '-', *r.home_env])}"]
     lines += [f"    runs    {shown(r.programs)}"] if r.programs else []
     lines += [f"    env     {name}={value}" for name, value in r.env]
-    lines += [f"    without {' '.join(r.drop_env)}"] if r.drop_env else []
     return lines
 
 

@@ -115,7 +115,6 @@ TEST_CASE("a manifest is read as Python wrote it") {
     CHECK(host.link == Strings{"c++", "-shared"});
     CHECK(host.env == Strings{"CPATH", "/x"});
     CHECK(host.arch_flags == Strings{});
-    CHECK(host.drop_env == Strings{"CXXFLAGS"});
     CHECK(!view.has_arch_flags(0));
     CHECK(view.has_arch_flags(1));
     CHECK(std::string(view.recipe_toolchain(1)) == "cuda");

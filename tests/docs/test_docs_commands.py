@@ -34,8 +34,8 @@ from support.doc_pages import (
 
 from lazyck import abi
 from lazyck.cli import cli
-from lazyck.prebuild.blob_entries import tool
 from lazyck.runtime.builder import OBJECTS, compile_objects
+from lazyck.runtime.tool import tool
 from lazyck.settings.environment import environment, tools_dir
 from lazyck.toolchains import HOST
 

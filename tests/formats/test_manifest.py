@@ -25,7 +25,6 @@ RECIPE = Recipe(
     link=("cc", abi.PH_INPUT),
     arch_flags=(f"--offload-arch={abi.PH_ARCH}",),
     env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
-    drop_env=("NVCC_APPEND_FLAGS", "CPATH"),
     programs=("cc", f"{abi.PH_TOOLCHAIN}/bin/lld"),
     headers="45" * 32,
 )
@@ -121,7 +120,7 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     assert (version, size, blobs, symbols, recipes) == (abi.MANIFEST_VERSION, len(data), 4, 5, 2)
     blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size = struct.unpack_from("<6I", data, 32)
     assert blobs_at == 100
-    assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 44)
+    assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 40)
     assert (strings_at - lists_at, strings_at + strings_size) == (4 * words, len(data))
 
     def string(at: int) -> str:
@@ -146,17 +145,17 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     assert [struct.unpack_from("<I", data, first + 80 + at)[0] for at in (8, 16, 20)] == [1, 3, 1]
     rows = [(string(symbols_at + 8 * i), struct.unpack_from("<I", data, symbols_at + 8 * i + 4)[0]) for i in range(5)]
     assert rows == FULL.symbols
-    recipe = recipes_at + 44
+    recipe = recipes_at + 40
     texts = [RECIPE.toolchain, RECIPE.toolchain_id, RECIPE.home, RECIPE.headers]
-    assert [string(recipe + at) for at in (0, 4, 8, 40)] == texts
+    assert [string(recipe + at) for at in (0, 4, 8, 36)] == texts
     env = [word for pair in RECIPE.env for word in pair]
-    lists = [RECIPE.home_env, RECIPE.compile, RECIPE.link, env, RECIPE.arch_flags, RECIPE.drop_env]
+    lists = [RECIPE.home_env, RECIPE.compile, RECIPE.link, env, RECIPE.arch_flags]
     lists.append(RECIPE.programs)
-    assert [strings(recipe + 12 + 4 * i) for i in range(7)] == [list(words) for words in lists]
+    assert [strings(recipe + 12 + 4 * i) for i in range(6)] == [list(words) for words in lists]
 
 
 def test_equal_strings_and_lists_are_written_once() -> None:
-    assert len(encode(replace(MANIFEST, recipes=(RECIPE,) * 3))) == len(encode(MANIFEST)) + 44
+    assert len(encode(replace(MANIFEST, recipes=(RECIPE,) * 3))) == len(encode(MANIFEST)) + 40
 
 
 def test_a_nul_byte_cannot_be_recorded() -> None:

@@ -354,7 +354,6 @@ def test_a_recipe_compiles_by_the_project_s_own_options(home: str) -> None:
     assert (recipe.toolchain, recipe.toolchain_id, recipe.home) == ("rocm", "clang-1", home)
     toolchain = by_name("rocm")
     assert (recipe.home_env, recipe.arch_flags) == (toolchain.home_env, toolchain.arch_flags)
-    assert recipe.drop_env == toolchain.flag_env
 
 
 def test_a_recipe_has_no_home_if_none_of_its_words_is_there(home: str) -> None:

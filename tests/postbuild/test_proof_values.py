@@ -38,7 +38,7 @@ def make_case(at: Path, texts: Mapping[str, str], held: Sequence[str], options: 
     recipe = Recipe("host", "gcc12", "", (), words, (), ())
     record = BlobRecord("blob", where.in_bundle(source), 0, "ab", ("f",))
     blobs = ((Probed(("f",), blob=command, headers=frozenset()), record),)
-    return Case(group, blobs, recipe, where, places, at / "bundle")
+    return Case(group, blobs, recipe, where, places, at / "bundle", lambda *_: ())
 
 
 def judged(case: Case, *read: str) -> tuple[set[str], Reason | None]:
@@ -163,7 +163,7 @@ def test_a_case_is_another_if_words_files_or_the_place_of_the_bundle_differ(tmp_
 
 def prover(case: Case, last: Path, directory: Path) -> BundleProof:
     directory.mkdir(exist_ok=True)
-    return BundleProof(link_context(directory, final=last), [case.group], FileDigests())
+    return BundleProof(link_context(directory, final=last), [case.group], FileDigests(), case.limits)
 
 
 def test_findings_of_an_earlier_link_hold_while_their_files_are_there(

@@ -18,7 +18,7 @@ from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, to_pair
 RECIPE = Recipe(
     toolchain="cuda", toolchain_id="nvcc13", home="/opt/cuda", home_env=("CUDA_HOME",), compile=("nvcc", "-c"),
     link=("g++", "-shared"), arch_flags=("-arch=sm_90",), env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
-    drop_env=("CPATH",), programs=("nvcc", "ptxas"), headers="34" * 32,
+    programs=("nvcc", "ptxas"), headers="34" * 32,
 )  # fmt: skip
 PRIVATE = private_name("_Z6hiddenv", "libx.so")
 BLOBS = (
@@ -128,7 +128,6 @@ def test_blobs_by_name_or_pattern_are_shown_in_full(lazyck: Lazyck, library: Pat
         "    archs   -arch=sm_90",
         "    by      cuda nvcc13, home /opt/cuda CUDA_HOME",
         "    env     NVCC_APPEND_FLAGS=-lineinfo",
-        "    without CPATH",
         "  host      lazyck-unit host",
         "  device    lazyck-unit dev",
         "  symbols   2\n    run(int)\n      _Z3runi\n    hidden()\n      _Z6hiddenv",

@@ -405,11 +405,12 @@ def test_odd_characters_in_paths(make: Make, tmp_path: Path) -> None:
     assert len(lib.entries()) == 1
 
 
-def test_flags_of_the_environment_do_not_reach_the_compiler(make: Make) -> None:
-    lib = make(drop_env=("CPLUS_INCLUDE_PATH",), env=(("MARK", "from recipe"),))
-    lib.compiler.write_text(f'#!/bin/sh\necho "$CPLUS_INCLUDE_PATH|$MARK|$KEPT" >> \'{lib.calls}\'\nexec g++ "$@"\n')
-    done = lib.call(
-        lib.program(CALL_CAUGHT, "caught"), env={"CPLUS_INCLUDE_PATH": "/leak", "MARK": "job's", "KEPT": "yes"}
-    )
+def test_a_compile_has_the_variables_of_its_recipe_and_no_others_of_the_job(make: Make) -> None:
+    lib = make(env=(("MARK", "from recipe"),))
+    lib.compiler.write_text(f'#!/bin/sh\n/usr/bin/env | sort | tr "\\n" "|" >> \'{lib.calls}\'\nexec g++ "$@"\n')
+    jobs = {"CPLUS_INCLUDE_PATH": "/leak", "MARK": "job's", "LD_RUN_PATH": "/leak", "PATH": "/leak:/usr/bin:/bin"}
+    done = lib.call(lib.program(CALL_CAUGHT, "caught"), env=jobs)
     assert done.stdout == "8\n"
-    assert set(lib.calls.read_text().splitlines()) == {"|from recipe|yes"}
+    where = "/proc/self/cwd"
+    one = f"HOME={where}|LC_ALL=C|MARK=from recipe|PATH=/usr/bin:/bin|PWD={where}|TMPDIR=.|TZ=UTC0|"
+    assert lib.calls.read_text() == one * 2  # the compile and the link

@@ -16,9 +16,9 @@ from support import AARCH64, HERE, REPOSITORY
 
 from lazyck.errors import ToolchainError
 from lazyck.files import private_directory
-from lazyck.prebuild.blob_entries import tool
 from lazyck.runtime import shipped
 from lazyck.runtime.builder import OBJECTS, build_tool, compile_objects
+from lazyck.runtime.tool import tool
 from lazyck.settings.environment import tools_dir
 from lazyck.units import program as units
 

@@ -213,7 +213,6 @@ def build_lazy_library(
     home_env: Sequence[str] = (),
     compile_words: Sequence[str] | None = None,
     env: Sequence[tuple[str, str]] = (),
-    drop_env: Sequence[str] = (),
     embed: Callable[[Manifest], bytes] = encode,
     links_library: bool = True,
     cache_name: str = "",
@@ -269,7 +268,6 @@ def build_lazy_library(
               *(("-Wl,--no-as-needed", abi.PH_LIBRARY, f"-Wl,--auxiliary={library.name}") if links_library else ())),
         arch_flags=tuple(arch_flags),
         env=tuple(env),
-        drop_env=tuple(drop_env),
     )  # fmt: skip
     manifest = Manifest(
         name,

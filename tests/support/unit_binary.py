@@ -117,7 +117,6 @@ def manifest() -> Manifest:
         ("c++", "-shared"),
         (),
         (("CPATH", "/x"),),
-        ("CXXFLAGS",),
     )
     device = Recipe(
         "cuda", "nvcc-12", "", (), ("nvcc",), ("nvcc", "-shared"), ("-arch=sm_90",), programs=("nvcc", "as"),

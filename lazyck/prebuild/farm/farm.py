@@ -19,7 +19,7 @@ from lazyck import abi
 from lazyck.errors import BuildError, UsageError
 from lazyck.formats.manifest import encode
 from lazyck.history.costs import keep_guess
-from lazyck.prebuild.blob_entries import BlobEntry, keep_log, make_room, tool
+from lazyck.prebuild.blob_entries import BlobEntry, keep_log, make_room
 from lazyck.prebuild.farm.cluster import connected
 from lazyck.prebuild.farm.guard import Guard, describe
 from lazyck.prebuild.farm.messages import CompileOrder, CompileResult, WorkerQuery, settings_for_workers
@@ -31,6 +31,7 @@ from lazyck.prebuild.preambles import FEWEST, find_preambles
 from lazyck.prebuild.progress import ProgressReporter
 from lazyck.prebuild.run import PlanRun, PrebuildRequest, failure_of
 from lazyck.remote import EntryName, Listener, Remote
+from lazyck.runtime.tool import tool
 from lazyck.visible import visible
 
 _TRIES = 3

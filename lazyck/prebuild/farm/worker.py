@@ -17,7 +17,7 @@ from lazyck.directory import RefusedError, opened_in
 from lazyck.errors import LazyckError, of_unexpected
 from lazyck.formats.manifest import decode as decode_manifest
 from lazyck.history.costs import read_last
-from lazyck.prebuild.blob_entries import BlobEntry, local_compiler, rt_words, status, tool
+from lazyck.prebuild.blob_entries import BlobEntry, local_compiler, rt_words, status
 from lazyck.prebuild.farm.messages import (
     LONGEST_TEXT,
     OF_KEY,
@@ -32,6 +32,7 @@ from lazyck.prebuild.farm.messages import (
 from lazyck.prebuild.farm.parcel import unpacked
 from lazyck.remote import EntryName, Listener, Remote
 from lazyck.runtime.builder import source_digest
+from lazyck.runtime.tool import tool
 from lazyck.settings.environment import environment
 
 _commands: dict[str, proc.Commands] = {}  # by run

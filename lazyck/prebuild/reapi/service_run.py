@@ -14,7 +14,7 @@ from lazyck import abi
 from lazyck.errors import BuildError, LazyckError
 from lazyck.files import write_through
 from lazyck.history.costs import keep_guess
-from lazyck.prebuild.blob_entries import BlobEntry, keep_log, make_room, tool
+from lazyck.prebuild.blob_entries import BlobEntry, keep_log, make_room
 from lazyck.prebuild.farm.messages import LONGEST_TEXT
 from lazyck.prebuild.plan import Job, JobFailure, PlanOutcome
 from lazyck.prebuild.reapi.action import Digest, Inputs, compile_seconds, make_action
@@ -25,6 +25,7 @@ from lazyck.prebuild.run import PlanRun, PrebuildRequest, StoppedError, failure_
 from lazyck.remote.entry_name import answers_to
 from lazyck.remote.entry_record import LARGEST_ENTRY
 from lazyck.remote.tiers import read_times
+from lazyck.runtime.tool import tool
 from lazyck.visible import visible
 
 _TRIES = 3

@@ -254,9 +254,9 @@ bool ManifestView::has_arch_flags(std::uint32_t index) const { return !list(reci
 
 RecipeRow ManifestView::recipe(std::uint32_t index) const {
     const RecipeColumns row = recipe_at(index);
-    return RecipeRow{string(row.toolchain), string(row.toolchain_id), string(row.home),   list(row.home_env),
-                     list(row.compile),     list(row.link),           list(row.env),      list(row.arch_flags),
-                     list(row.drop_env),    list(row.programs),       string(row.headers)};
+    return RecipeRow{string(row.toolchain), string(row.toolchain_id), string(row.home), list(row.home_env),
+                     list(row.compile),     list(row.link),           list(row.env),    list(row.arch_flags),
+                     list(row.programs),    string(row.headers)};
 }
 
 std::string kernel_of(const BlobRow& blob) {

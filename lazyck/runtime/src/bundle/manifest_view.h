@@ -34,7 +34,7 @@ struct RecipeRow {
     std::string toolchain, toolchain_id, home;
     Strings home_env, compile, link;
     Strings env;  // name, value, name, value, ...
-    Strings arch_flags, drop_env, programs;
+    Strings arch_flags, programs;
     std::string headers;
 };
 

@@ -69,37 +69,59 @@ CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values) {
     plan.link = expand_step(recipe.link, values.output, recipe, values);
     const Strings env = expand_step(recipe.env, values.output, recipe, values);
     for (std::size_t i = 0; i + 1 < env.size(); i += 2) plan.set.push_back(env[i] + "=" + env[i + 1]);
-    plan.unset = recipe.drop_env;
     return plan;
 }
 
-Strings plan_environment(const CompilePlan& plan) {
-    // The compiler's messages decide how a failure is interpreted, so they must be in English. A
-    // compiler takes PWD for the working directory's own name.
-    const Strings own = {"PATH=" + search_path(environment("PATH")), "LC_ALL=C", "PWD=/proc/self/cwd", "TZ=UTC0"};
-    const auto is_replaced = [&](const std::string& variable) {
-        return sets_one_of(variable, plan.unset) || sets_one_of(variable, plan.set);
-    };
-    Strings out;
-    // In a privileged process, whole_environment returns nothing. Otherwise the caller could
-    // control the compiler by loader variables, TMPDIR, GCC_EXEC_PREFIX, PATH and others.
-    for (const std::string& variable : whole_environment()) {
-        if (!sets_one_of(variable, own) && !is_replaced(variable)) out.push_back(variable);
+Strings compiler_of(const RecipeRow& recipe) {
+    const Strings& words = recipe.compile;
+    auto begin = words.begin();
+    // lazyck-unit, a program of the bundle, is given the compiler behind `--`.
+    if (!words.empty() && words[0].rfind(LAZYCK_PH_ROOT "/", 0) == 0) {
+        begin = std::find(words.begin(), words.end(), "--");
+        if (begin != words.end()) ++begin;
     }
+    auto end = std::find(begin, words.end(), LAZYCK_PH_ARCHS);
+    if (end == words.end() || end == begin) end = begin == words.end() ? begin : begin + 1;
+    return {begin, end};
+}
+
+Strings plan_environment(const CompilePlan& plan, const std::string& path) {
+    // The compiler's messages decide how a failure is interpreted, so they must be in English. A
+    // compiler takes PWD for the working directory's own name. The user's HOME may have settings of
+    // clang, and others can write to the usual directories of temporary files.
+    const Strings own = {"PATH=" + search_path(path), "LC_ALL=C", "PWD=/proc/self/cwd", "TZ=UTC0",
+                         "HOME=/proc/self/cwd",       "TMPDIR=."};
+    Strings out;
     for (const std::string& each : own) {
-        if (!is_replaced(each)) out.push_back(each);
+        if (!sets_one_of(each, plan.set)) out.push_back(each);
     }
     out.insert(out.end(), plan.set.begin(), plan.set.end());
     return out;
 }
 
-std::string reproducer(const CompilePlan& plan, const std::string& root) {
-    Strings prefix;
-    for (const std::string& name : plan.unset) {
-        if (!environment(name.c_str()).empty()) prefix.insert(prefix.end(), {"-u", name});
+Strings launcher_environment(const CompilePlan& plan, const Strings& launcher) {
+    // A launcher's own variables begin with its name: CCACHE_DIR, SCCACHE_REDIS.
+    Strings leads = {"HOME=", "USER=", "LOGNAME=", "XDG_"};
+    for (const std::string& word : launcher) {
+        std::string lead = file_name_of(word) + "_";
+        for (char& c : lead) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+        leads.push_back(lead);
     }
-    prefix.insert(prefix.end(), plan.set.begin(), plan.set.end());
-    const std::string env = prefix.empty() ? "" : "env " + shell_join(prefix) + " ";
+    Strings taken;
+    for (const std::string& variable : whole_environment()) {
+        const auto begins = [&](const std::string& lead) { return variable.compare(0, lead.size(), lead) == 0; };
+        if (std::any_of(leads.begin(), leads.end(), begins) && !sets_one_of(variable, plan.set))
+            taken.push_back(variable);
+    }
+    for (const std::string& each : plan_environment(plan, environment("PATH"))) {
+        if (!sets_one_of(each, taken)) taken.push_back(each);
+    }
+    return taken;
+}
+
+std::string reproducer(const CompilePlan& plan, const std::string& root) {
+    const std::string env =
+        "env -i PATH=\"$PATH\" HOME=\"$HOME\" " + (plan.set.empty() ? "" : shell_join(plan.set) + " ");
     const std::string link = plan.link.empty() ? "" : " && " + env + shell_join(plan.link);
     const std::string bundle = root.empty() ? "" : shell_join({"ln", "-s", root, LAZYCK_BUNDLE_LINK}) + " && ";
     return "cd \"$(mktemp -d)\" && " + bundle + env + shell_join(plan.compile) + link;

@@ -20,14 +20,21 @@ struct CompilePlan {
     Strings compile;
     Strings link;   // empty: the compile step makes the library
     Strings set;    // NAME=value
-    Strings unset;  // names
 };
 
 CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values);
 
-// Returns this process's environment with the changes of the plan. What a compiler copies into its
-// output, the directory's name and the time zone, is equal everywhere.
-Strings plan_environment(const CompilePlan& plan);
+// Returns the words of `recipe` that start its compiler, with placeholders.
+Strings compiler_of(const RecipeRow& recipe);
+
+// Returns the whole environment of a command of the plan: the variables that the build recorded, and
+// lazyck's own, so that equal commands make equal files in every process. What a compiler copies
+// into its output, the directory's name and the time zone, is equal everywhere. Programs are found
+// in the directories of `path`, a PATH.
+Strings plan_environment(const CompilePlan& plan, const std::string& path);
+
+// Returns the environment of a step behind `launcher`, which has files and settings of its own.
+Strings launcher_environment(const CompilePlan& plan, const Strings& launcher);
 
 // Returns a shell line that repeats both steps in a new directory, which has a link to the bundle
 // at `root` as in a compile. Without a root, there is no link.

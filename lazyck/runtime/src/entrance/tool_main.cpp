@@ -33,7 +33,8 @@ namespace {
 using namespace lazyck::rt;
 
 constexpr char k_usage[] =
-    "usage: lazyck-rt compile|make|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST [--library "
+    "usage: lazyck-rt compile|make|limit|status|path|kernels|packs|preambles|preamble --from LIBRARY|MANIFEST "
+    "[--library "
     "LIBRARY]\n"
     "                 [--arch ARCH]... [--blob-list FILE] [--quiet] [--again] [--] [BLOB]...\n"
     "  compile   make sure that the cache has the blobs; with --again, whatever other caches have\n"
@@ -48,6 +49,7 @@ constexpr char k_usage[] =
     "  preambles one JSON line for each blob: name; preamble, equal for those that can share a precompiled one, or "
     "null\n"
     "  preamble  makes the precompiled one of a blob in the cache, for compile to use\n"
+    "  limit     after the name of one blob, a command: runs it as a compile of the blob is run\n"
     "Without blobs: all. Several --arch make one entry for all of them together.\n"
     "       lazyck-rt verify CACHE\n"
     "  reads every entry; one JSON line for each, and for each directory that is refused: path, problem. Status 1 if\n"
@@ -78,8 +80,9 @@ ToolOptions parse_options(int argc, char** argv) {
     ToolOptions options;
     if (argc < 2) fail(k_usage);
     options.verb = argv[1];
-    const Strings verbs = {LAZYCK_RT_COMPILE, LAZYCK_RT_MAKE,  LAZYCK_RT_STATUS,    LAZYCK_RT_PATH,
-                           LAZYCK_RT_KERNELS, LAZYCK_RT_PACKS, LAZYCK_RT_PREAMBLES, LAZYCK_RT_PREAMBLE};
+    const Strings verbs = {LAZYCK_RT_COMPILE,   LAZYCK_RT_MAKE,     LAZYCK_RT_STATUS,
+                           LAZYCK_RT_PATH,      LAZYCK_RT_KERNELS,  LAZYCK_RT_PACKS,
+                           LAZYCK_RT_PREAMBLES, LAZYCK_RT_PREAMBLE, LAZYCK_RT_LIMIT};
     if (std::find(verbs.begin(), verbs.end(), options.verb) == verbs.end()) fail(k_usage);
     const std::unordered_map<std::string, std::string*> texts = {{LAZYCK_OPTION_FROM, &options.from},
                                                                  {LAZYCK_OPTION_LIBRARY, &options.library},
@@ -308,6 +311,16 @@ int make(const ActionCache& cache, Store& store, const Chosen& blob) {
     return status;
 }
 
+// Runs the command behind the name of a blob.
+int limit(const ManifestView& manifest, const LibraryPaths& paths, Strings words) {
+    for (std::uint32_t i = 0; i < manifest.blob_count() && words.size() > 1; ++i) {
+        if (words[0] != manifest.blob(i).name || paths.roots.empty()) continue;
+        words.erase(words.begin());
+        return run_limited(manifest, manifest.blob(i), paths.roots[0], words);
+    }
+    fail(k_usage);
+}
+
 int run(const ToolOptions& options) {
     if (options.is_quiet) silence();
     const ToolSource source(options.from);
@@ -319,6 +332,7 @@ int run(const ToolOptions& options) {
     const ManifestView& manifest = source.manifest();
     const LibraryPaths paths = source.paths(config, options.library);
     if (options.verb == LAZYCK_RT_PACKS) return list_packs(paths.library, manifest);
+    if (options.verb == LAZYCK_RT_LIMIT) return limit(manifest, paths, options.blobs);
     Store store(config, paths);
     const Strings asked = options.archs.empty() ? config.archs : parse_archs(options.archs, LAZYCK_OPTION_ARCH);
     Choice choice(manifest, store, asked, options.verb == LAZYCK_RT_COMPILE || options.verb == LAZYCK_RT_MAKE);

@@ -10,8 +10,13 @@
 
 #include "base/failure.h"
 #include "base/text.h"
+#include "bundle/readable.h"
+#include "bundle/recipe.h"
 #include "lazyck_abi.h"
 #include "platform/files.h"
+#include "platform/process.h"
+#include "platform/read_rule.h"
+#include "store/sources.h"
 
 namespace lazyck::rt {
 
@@ -24,6 +29,26 @@ void move_to(const char* target, const std::string& path, mode_t mode) {
 }
 
 }  // namespace
+
+int run_limited(const ManifestView& manifest, const BlobRow& blob, const std::string& root, const Strings& argv) {
+    const RecipeRow recipe = manifest.recipe(blob.recipe);
+    RecipeValues values;
+    values.root = root;
+    values.toolchain = find_toolchain(recipe);
+    const Readable readable(recipe, values.toolchain, places_of({root, "", "", true}, blob));
+    const UniqueFd here = open_file(".", O_RDONLY | O_DIRECTORY);
+    const ReadRule rule(readable.files, here.get());
+    Command command;
+    command.argv = argv;
+    command.environment = plan_environment(make_plan(recipe, values), readable.path);
+    command.output = 1;
+    command.errors = 2;
+    command.read_rule = rule.fd();
+    const Outcome outcome = run_command(command);
+    if (!outcome.has_started || outcome.signal != 0 || outcome.ending == Ending::unknown)
+        fail("lazyck: " + outcome.text);
+    return outcome.exit_status;
+}
 
 void offer_toolchain(const ManifestView& manifest, const std::string& path) {
     std::set<std::uint32_t> recipes;

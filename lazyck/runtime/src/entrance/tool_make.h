@@ -1,5 +1,5 @@
 // Makes one entry as the action of a compile service, on a machine that has nothing of lazyck but
-// `lazyck-rt` and the library's bundle.
+// `lazyck-rt` and the library's bundle; and runs other commands as such a compile is run.
 #pragma once
 
 #include <string>
@@ -12,6 +12,11 @@ namespace lazyck::rt {
 // Lets recipes whose own toolchain is not on this machine find the one at `path`. This must come
 // before the first look at the environment, which is kept.
 void offer_toolchain(const ManifestView& manifest, const std::string& path);
+
+// Runs the command `argv` here as a compile of `blob` would be run: in its environment, and limited in
+// what it may read. `root` is the root of the bundle. Returns the command's exit status. Throws
+// CompileError if it does not start or does not end by itself.
+int run_limited(const ManifestView& manifest, const BlobRow& blob, const std::string& root, const Strings& argv);
 
 // A cache for one action, below the working directory. What the action leaves is beside it, in the
 // directory `made`: `entry`, `log`, and `cost`, which is "SECONDS KIB".

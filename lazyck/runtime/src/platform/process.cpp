@@ -32,7 +32,8 @@ namespace lazyck::rt {
 namespace {
 
 constexpr std::size_t k_stack_size = 64 * 1024;
-constexpr long k_close_range = 436;  // its number on every machine; missing in older headers
+// Their numbers on every machine; missing in older headers.
+constexpr long k_close_range = 436, k_landlock_restrict_self = 446;
 constexpr long k_last_descriptor = 0x7fffffff, k_last_guess = 4096;
 constexpr std::size_t k_kernel_mask_size = 8;  // size in bytes of a signal mask of the kernel
 constexpr unsigned long k_ignored = 1;         // SIG_IGN
@@ -80,6 +81,7 @@ struct Start {
     int output;
     int errors;
     int reports;
+    int read_rule;
     long parent;  // the process that starts the watcher
     bool is_traced;
     void* waiting_stack;
@@ -112,7 +114,7 @@ LAZYCK_BARE void reset_signals() {
 // Closes all descriptors but our own. The others belong to the program, whose sockets would stay
 // open and whose locks would stay held as long as a copy of their descriptors is open.
 LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
-    const int ours[] = {start.reports, start.directory, start.input, start.output, start.errors};
+    const int ours[] = {start.reports, start.directory, start.input, start.output, start.errors, start.read_rule};
     for (long first = 0; first <= k_last_descriptor;) {
         long kept = k_last_descriptor + 1;  // the next of ours
         for (const int fd : ours) {
@@ -147,6 +149,7 @@ LAZYCK_BARE int become_program(void* data) {
     const long in = from < 0 ? from : bare(SYS_fcntl, from, F_DUPFD_CLOEXEC, 3),
                out = bare(SYS_fcntl, start.output, F_DUPFD_CLOEXEC, 3),
                err = start.errors < 0 ? out : bare(SYS_fcntl, start.errors, F_DUPFD_CLOEXEC, 3);
+    const long rule = start.read_rule < 0 ? start.read_rule : bare(SYS_fcntl, start.read_rule, F_DUPFD_CLOEXEC, 3);
     const long where = start.directory < 0 ? start.directory : bare(SYS_fcntl, start.directory, F_DUPFD_CLOEXEC, 3);
     long status = in < 0 ? in : bare(SYS_dup3, in, 0);
     if (status >= 0) status = out < 0 ? out : bare(SYS_dup3, out, 1);
@@ -156,6 +159,9 @@ LAZYCK_BARE int become_program(void* data) {
     if (status >= 0) {
         const unsigned long nothing = 0;
         bare(SYS_rt_sigprocmask, SIG_SETMASK, word(&nothing), 0, k_kernel_mask_size);
+        // The kernel limits only a program that can gain no rights by running a setuid one. Where
+        // it refuses to limit this one, too, nothing is limited, as on a kernel without Landlock.
+        if (rule >= 0 && bare(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) bare(k_landlock_restrict_self, rule, 0);
         status = bare(SYS_execve, word(start.program), word(start.argv), word(start.environment));
     }
     tell(reports, {WatcherReport::failed, static_cast<int>(-status), 0});
@@ -226,9 +232,10 @@ class Running {
         // The watcher does not share the table of descriptors, so its own end stays open. Ours
         // would keep the pipe open after the watcher's end.
         const UniqueFd own_end(ends[1]);
-        m_start = {program.c_str(), m_argv.data(),  m_environment.data(),  command.directory,
-                   command.input,   command.output, command.errors,        ends[1],
-                   getpid(),        is_traced(),    m_waiting_stack.top(), m_program_stack.top()};
+        m_start = {program.c_str(),      m_argv.data(),  m_environment.data(), command.directory,
+                   command.input,        command.output, command.errors,       ends[1],
+                   command.read_rule,    getpid(),       is_traced(),          m_waiting_stack.top(),
+                   m_program_stack.top()};
         const BlockedSignals blocked;
         m_watcher = __clone(watch, m_watcher_stack.top(), CLONE_VM, &m_start);
         // Emulators support only threads and full copies.

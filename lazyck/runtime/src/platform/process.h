@@ -18,6 +18,7 @@ struct Command {
     int output = -1;             // stdout
     int errors = -1;             // stderr; -1: where stdout goes
     int question = -1;           // the caller's end of a socket of which the command has the other end
+    int read_rule = -1;          // of a ReadRule that limits it; -1: none
     double timeout_seconds = 0;  // after which it is killed, with all that it started; 0: never
     std::function<void(pid_t)> started = [](pid_t) {};
     std::function<void(double)> beat = [](double) {};  // see run_command

@@ -18,11 +18,13 @@
 #include <string_view>
 
 #include "base/hash.h"
+#include "bundle/readable.h"
 #include "bundle/recipe.h"
 #include "lazyck_abi.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
 #include "platform/process.h"
+#include "platform/read_rule.h"
 #include "store/store.h"
 
 namespace lazyck::rt {
@@ -40,6 +42,7 @@ struct PreambleRequest {
     RecipeRow recipe;
     RecipeValues values;  // its source is the preamble's own file
     SourceFile source;    // of a blob that begins with the preamble
+    Strings places;       // of that source and its headers
     std::string text;
     std::string directory;  // the preamble's own; it exists
 };
@@ -141,9 +144,12 @@ std::string compile_one(const PreambleRequest& request, const std::string& name,
         command.argv.emplace_back(word);
     }
     command.argv.push_back(output);
-    command.environment = plan_environment(plan);
     const UniqueFd log = open_file(request.directory + "/log", O_RDWR | O_CREAT | O_APPEND, 0600);
     const UniqueFd where = open_file(request.directory, O_RDONLY | O_DIRECTORY);
+    const Readable readable(request.recipe, request.values.toolchain, request.places);
+    const ReadRule rule(readable.files, where.get());
+    command.environment = plan_environment(plan, readable.path);
+    command.read_rule = rule.fd();
     command.output = log.get();
     command.directory = where.get();
     write_all(log.get(), "$ " + shell_join(command.argv) + "\n");
@@ -207,8 +213,7 @@ std::string preamble_key(const ManifestRow& at, const Strings& archs, const Sour
     const RecipeRow recipe = at.manifest.recipe(number);
     if (preamble.empty() || has_debug_information(recipe)) return "";
     std::string all;
-    for (const Strings& part : {recipe.compile, recipe.arch_flags, recipe.env, recipe.drop_env, archs})
-        all += shell_join(part) + "\n";
+    for (const Strings& part : {recipe.compile, recipe.arch_flags, recipe.env, archs}) all += shell_join(part) + "\n";
     for (const std::string& part :
          {compiler, source.root, directory_of(source.path), std::string(at.manifest.contents())})
         all += part + "\n";
@@ -252,6 +257,7 @@ std::string Preambles::compile(const ManifestRow& at, const Strings& archs) {
     PreambleRequest request;
     request.recipe = at.manifest.recipe(missing.blob.recipe);
     request.source = source;
+    request.places = places_of(source, missing.blob);
     request.values.source = directory + "/preamble" + suffix_of(source.path);
     if (!source.root.empty()) request.values.root = LAZYCK_BUNDLE_LINK;
     request.values.library = m_store.paths.library;

@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/failure.h"
 #include "base/text.h"
-#include "bundle/recipe.h"
 #include "cache/entry.h"
 #include "lazyck_abi.h"
 #include "platform/messages.h"
@@ -33,6 +33,19 @@ bool begins(const std::string& line, const char* word, std::string& rest) {
     if (line.compare(0, lead.size(), lead) != 0) return false;
     rest = line.substr(lead.size());
     return true;
+}
+
+// Returns this process's environment, in which the helper finds its settings and the user's
+// credentials, for messages in English and programs of absolute paths.
+Strings helper_environment() {
+    Strings out = {"PATH=" + search_path(environment("PATH")), "LC_ALL=C"};
+    // The program may have a Python of its own.
+    const Strings dropped = {"PATH", "LC_ALL", "PYTHONHOME"};
+    for (const std::string& variable : whole_environment()) {
+        if (std::find(dropped.begin(), dropped.end(), variable.substr(0, variable.find('='))) == dropped.end())
+            out.push_back(variable);
+    }
+    return out;
 }
 
 }  // namespace
@@ -63,9 +76,7 @@ RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_c
                     decimal(patience(missing.store.config, missing.guess), 0)};
     if (!may_compile) command.argv.emplace_back(LAZYCK_OPTION_ONLY_FETCH);
     command.argv.insert(command.argv.end(), m_to_compile.begin(), m_to_compile.end());
-    CompilePlan plan;
-    plan.unset = {"PYTHONHOME"};  // the program may have a Python of its own
-    command.environment = plan_environment(plan);
+    command.environment = helper_environment();
     command.directory = m_staging.fd();
     command.input = theirs.get();
     command.output = log.get();

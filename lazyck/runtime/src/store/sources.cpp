@@ -280,6 +280,12 @@ void remove_unused_bundles(const Directory& root) {
     }
 }
 
+Strings places_of(const SourceFile& source, const BlobRow& blob) {
+    if (!source.is_in_bundle) return {directory_of(source.path), source.root};
+    const std::string place = blob.source;
+    return {source.root + "/" + place.substr(0, place.find('/'))};
+}
+
 SourceFile Sources::find(const ManifestRow& at, Cache& cache) {
     const BlobRow blob = at.blob();
     check_stays_inside(blob);

@@ -45,6 +45,10 @@ struct SourceFile {
     bool is_in_bundle;
 };
 
+// Returns the files and directories that a compile of `source`, that of `blob`, reads it and its
+// headers from.
+Strings places_of(const SourceFile& source, const BlobRow& blob);
+
 class Sources {
  public:
     explicit Sources(const LibraryPaths& paths) : m_paths(paths) {}

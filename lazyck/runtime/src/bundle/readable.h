@@ -1,0 +1,28 @@
+// Decides what a compile may read besides its bundle and its own directory: the toolchain and the
+// system.
+#pragma once
+
+#include <string>
+
+#include "base/text.h"
+#include "bundle/manifest_view.h"
+
+namespace lazyck::rt {
+
+struct Readable {
+    Readable() = default;
+    // `home` is the toolchain's home, or empty. `others` are the bundle and the like.
+    Readable(const RecipeRow& recipe, const std::string& home, const Strings& others);
+
+    // Returns the first file that a compiler's `output` names and that the compiler could not read,
+    // although this process can. The result is empty if there is none.
+    std::string find_refused(const std::string& output) const;
+
+    // The home, and the directories around the compilers of the recipe. A compiler's path may be a
+    // chain of links: the directories around each are there.
+    Strings toolchain;
+    Strings files;     // all files and directories that may be read
+    std::string path;  // the directories of PATH that may be read
+};
+
+}  // namespace lazyck::rt
