@@ -63,6 +63,9 @@ OTHER_MACHINES = (
 TOOLCHAIN_CUDA = "cuda"
 TOOLCHAIN_ROCM = "rocm"
 
+# How nvcc is told which compiler to call for the host.
+CCBIN_OPTIONS, CCBIN_VARIABLE = "-ccbin --compiler-bindir", "NVCC_CCBIN"
+
 # -- versions --------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
 MANIFEST_VERSION = 7

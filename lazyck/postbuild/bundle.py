@@ -47,7 +47,9 @@ HEADER_PATH = re.compile(
 # words for the linker.
 _LIBRARY_PATH = re.compile(r"(?:^|(?<=[,=\s'\"]))-{1,2}(?:L|R|library-path|rpath(?:-link)?)[=,\s]*(/[^,\"'\s]+)")
 # These options have text as their value, which leads to no file.
-_TEXT = re.compile(r"-{1,2}(?:D|U|define-macro|undefine-macro)|-f[a-z]+-prefix-map=")
+_TEXT = re.compile(
+    r"-{1,2}(?:D|U|define-macro|undefine-macro)|-f(?:[a-z]+-(?:prefix-map|compilation-dir)|random-seed)="
+)
 _TEXT_INSIDE = re.compile(rf"(?:^|(?<=[,\s'\"]))(?:{_TEXT.pattern})[^,\s]*")
 _ABSOLUTE = re.compile(r"(?:^|(?<=[,=:\s'\"]))/[^,=:\s'\"]*")
 _SEARCHES = frozenset({Role.INCLUDE, Role.INCLUDE_QUOTED, Role.INCLUDE_SYSTEM, Role.INCLUDE_AFTER, Role.LIBRARY_DIR})
@@ -106,10 +108,8 @@ class BundlePaths:
         path = self.real(path)
         if self.home in ("", "/", "/usr"):
             return path
-        for home, each in ((self.home, path), (os.path.realpath(self.home), os.path.realpath(path))):
-            if inside(each, home):
-                return abi.PH_TOOLCHAIN + each[len(home) :]
-        return path
+        home = next((h for h in (self.home, os.path.realpath(self.home)) if inside(path, h)), "")
+        return abi.PH_TOOLCHAIN + path[len(home) :] if home else path
 
     def searched(self, path: str, *, has_headers: bool = True) -> str:
         """Return `path`, where a compile looks for something, as a word of a recipe: in the bundle
@@ -118,8 +118,8 @@ class BundlePaths:
         build, another user may be able to put something there."""
         if has_headers and path in self.held and not self.is_foreign(path):
             return f"{abi.PH_ROOT}/{self.in_bundle(path)}"
-        word = self.word(path)
-        return word if not word.startswith("/") or of_system(word) else ""
+        words = (self.word(path), self.word(os.path.realpath(path)))
+        return next((w for w in words if not w.startswith("/")), words[0] if of_system(words[0]) else "")
 
 
 def inside(path: str, directory: str) -> bool:
@@ -222,7 +222,7 @@ def map_env(
             if any(mapped):
                 yield name, ":".join(filter(None, mapped))
         elif value.startswith("/"):
-            yield name, paths.word(value)
+            yield name, paths.searched(value, has_headers=False) or paths.word(value)
         else:
             # A path in a variable has no blanks: a word of a command may have some.
             yield name, _map_inside(value.replace(" ", "\n"), paths).replace("\n", " ")
@@ -235,7 +235,7 @@ def path_outside(recipe: Recipe, toolchain: Toolchain) -> str:
     items = (i for words in (recipe.compile, recipe.link) for i in toolchain.table.split(words))
     others = (i for i in items if i.role is not Role.HOST_COMPILER and not _TEXT.match(i.words[0]))
     given = [w for i in others for w in (*i.words, i.value or "") if w not in compilers]
-    given += [value for _, value in recipe.env]
+    given += [value for name, value in recipe.env if name != abi.CCBIN_VARIABLE]
     found = (path for word in given for path in _ABSOLUTE.findall(_TEXT_INSIDE.sub("", word)))
     return next((path for path in found if not of_system(path)), "")
 

@@ -368,7 +368,7 @@ def test_a_recipe_has_no_home_if_none_of_its_words_is_there(home: str) -> None:
         (["-Xclang", "-mlink-builtin-bitcode", "-Xclang", "/tmp/x.bc"], "/tmp/x.bc"),
         (["-Wl,--version-script,/tmp/map"], "/tmp/map"),
         (["-B/usr/lib/x", "-I/tmp/tools", "-DX=/home/me", "-D", 'Y="/a b",/c', "-ffile-prefix-map=/home/me=/x"], ""),
-        (["-Xpreprocessor", "-DX=/home/me"], ""),
+        (["-Xpreprocessor", "-DX=/home/me", "-fdebug-compilation-dir=/home/me", "-frandom-seed=/home/me/x.o"], ""),
     ],
 )
 def test_an_option_that_leads_out_of_all_that_is_known_is_found(home: str, words: Sequence[str], path: str) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from support import Lazyck
 
+from lazyck import abi
+from lazyck.library.process import landlock_version
+
 CALL = """import ctypes, sys
 lib = ctypes.CDLL(sys.argv[1])
 for name in sys.argv[2:]: print(name, getattr(lib, name)())
@@ -221,6 +224,49 @@ def test_a_blob_that_reads_a_path_of_this_machine_is_eager_and_its_neighbours_ar
     said = "blob/a.cpp reads a file by a path that only this machine has"
     assert f"{said}: {tree.dir}/inc/by_macro.h" in summary, summary
     assert call(tree.deploy(), "a", "b") == {"a": 4, "b": 5}
+
+
+def test_a_directory_that_is_gone_and_made_again_by_others_is_not_searched(tree: Tree) -> None:
+    there = tree.dir.parent / "pip-build-env"
+    for place in ("include", "of variable", "for host compiler"):
+        (there / place).mkdir(parents=True)
+    tree.write("blob/a.cpp", '#include <cstddef>\nextern "C" int a() { return 6; }\n')
+    options = f"-I{there}/include -Xpreprocessor '-I{there}/for host compiler' -L{there}/include"
+    script = f"c++ -fPIC {options} -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so"
+    summary = tree.build(script, CPATH=f"{there}/of variable")
+    assert "1 lazy" in summary, summary
+    library = tree.deploy()
+    assert str(there) not in tree.lazyck("inspect", "--all", library).stdout
+    for place in there.iterdir():
+        (place / "cstddef").write_text("#error of another user\n")
+    unlimited = {abi.TEST_UNRESTRICTED: "1"}
+    assert call(library, "a", **unlimited) == {"a": 6}
+
+
+def test_a_blob_whose_options_name_programs_of_this_machine_is_eager(tree: Tree) -> None:
+    tools = tree.dir / "tools"
+    tools.mkdir()
+    tree.write("blob/a.cpp", 'extern "C" int a() { return 7; }\n')
+    summary = tree.build("c++ -fPIC -B$PWD/tools -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so")
+    said = "blob/a.cpp has an option or variable for the compile that names a place of this machine"
+    assert f"{said}: {tools}" in summary, summary
+
+
+@pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
+def test_a_blob_whose_compiler_needs_what_a_first_call_could_not_read_is_eager(tree: Tree) -> None:
+    flags = tree.write("flags", "-O1\n")
+    wrapper = tree.dir.parent / "tools" / "cc"  # not c++, which compiles lazyck's runtime
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nflags=$(cat {flags}) || exit 1\nexec {shutil.which("cc")} $flags "$@"\n')
+    wrapper.chmod(0o755)
+    tree.write("blob/a.c", "int a(void) { return 8; }\n")
+    tree.write("blob/b.cpp", 'extern "C" int b() { return 9; }\n')
+    script = "cc -fPIC -c blob/a.c -o a.o; c++ -fPIC -c blob/b.cpp -o b.o; c++ -shared a.o b.o -o libx.so"
+    summary = tree.build(script, PATH=f"{wrapper.parent}:{os.environ['PATH']}")
+    said = f"blob/a.c does not preprocess out of the library's bundle: cat: {flags}: Permission denied"
+    assert said in summary, summary
+    assert "1 lazy" in summary, summary
+    assert call(tree.deploy(), "a", "b") == {"a": 8, "b": 9}
 
 
 def test_a_bundle_is_proved_once_and_again_when_something_changed(tree: Tree) -> None:

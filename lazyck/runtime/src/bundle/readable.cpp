@@ -76,13 +76,13 @@ Strings compilers_of(const RecipeRow& recipe, const std::string& home) {
         has_host_compiler = true;
     };
     for (std::size_t i = 0; i < words.size(); ++i) {
-        for (const std::string option : {"-ccbin", "--compiler-bindir"}) {
+        for (const std::string& option : split(LAZYCK_CCBIN_OPTIONS, " ")) {
             if (words[i] == option && i + 1 < words.size()) add(words[i + 1]);
             if (words[i].compare(0, option.size() + 1, option + "=") == 0) add(words[i].substr(option.size() + 1));
         }
     }
     for (std::size_t i = 0; i + 1 < recipe.env.size(); i += 2) {
-        if (recipe.env[i] == "NVCC_CCBIN") add(recipe.env[i + 1]);
+        if (recipe.env[i] == LAZYCK_CCBIN_VARIABLE) add(recipe.env[i + 1]);
     }
     if (!has_host_compiler) named.insert(named.end(), {"gcc", "g++"});
     Strings found;
