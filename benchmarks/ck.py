@@ -24,7 +24,7 @@ from pathlib import Path
 
 from common import REPOSITORY, Benchmark, Row, main, number
 
-from lazyck.prebuild.blob_entries import tool
+from lazyck.runtime.tool import tool
 
 EXAMPLE = REPOSITORY / "examples" / "ck_fmha"
 SAMPLES = 16

@@ -10,8 +10,9 @@ from lazyck import __version__, abi
 from lazyck.abi import Role
 from lazyck.files import digest, encode
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes
-from lazyck.postbuild import bundle
+from lazyck.postbuild import bundle, bundle_paths
 from lazyck.postbuild.build_options import BuildOptions
+from lazyck.postbuild.bundle_paths import BundlePaths, common_prefix, header_directories, inside, with_parents
 from lazyck.postbuild.cxx import mangled
 from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.eager import EagerObject, HostUnit, Program, can_be
@@ -32,7 +33,7 @@ from lazyck.toolchains.identity import compiler_identity
 class Description:
     manifest: Manifest
     files: Mapping[str, str | bytes]  # place → source, or what is written there
-    paths: Mapping[str, bundle.BundlePaths]  # where files go, per toolchain
+    paths: Mapping[str, BundlePaths]  # where files go, per toolchain
     rows: tuple[tuple[Probed, BlobRecord], ...]  # of the manifest that stand for whole sources, known as they are
     unfit: Mapping[str, Reason]  # sources whose recipes name a place of this machine
 
@@ -159,23 +160,23 @@ def kernel_name(symbol: str) -> str:
     return f"{name}-{hashlib.sha256(encode(symbol)).hexdigest()[:8]}"
 
 
-def paths_by_toolchain(lazy: Sequence[Probed], name: str, options: BuildOptions) -> dict[str, bundle.BundlePaths]:
+def paths_by_toolchain(lazy: Sequence[Probed], name: str, options: BuildOptions) -> dict[str, BundlePaths]:
     """Return, per toolchain, where files go. The bundle's tree starts at the deepest directory that
     holds all of them. If commands look for headers in a directory above that, it starts there,
     since sources include headers by their paths from there."""
     shims = options.origins
     toolchains = {p.blob.call.toolchain for p in lazy}
-    first = {t: bundle.BundlePaths(options.home(t), shims, name) for t in toolchains}
+    first = {t: BundlePaths(options.home(t), shims, name) for t in toolchains}
     reached = {p.blob.source for p in lazy}
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
         reached |= {h for h in headers if not first[toolchain].is_foreign(h)}
-    prefix = bundle.common_prefix(reached)
+    prefix = common_prefix(reached)
     for directory in sorted(_searched(lazy), key=len):
-        if bundle.inside(prefix, directory) and not any(p.is_foreign(directory) for p in first.values()):
+        if inside(prefix, directory) and not any(p.is_foreign(directory) for p in first.values()):
             prefix = directory
             break
-    held = bundle.with_parents(reached, prefix)
-    return {t: bundle.BundlePaths(p.home, shims, name, prefix, held) for t, p in first.items()}
+    held = with_parents(reached, prefix)
+    return {t: BundlePaths(p.home, shims, name, prefix, held) for t, p in first.items()}
 
 
 def _searched(lazy: Sequence[Probed]) -> set[str]:
@@ -184,14 +185,14 @@ def _searched(lazy: Sequence[Probed]) -> set[str]:
     for blob in one_of_each_group.values():
         toolchain = by_name(blob.call.toolchain)
         words, variables = toolchain.base_words(blob)[1:], toolchain.base_env(blob)
-        found |= bundle.header_directories(words, blob.call.cwd, toolchain, variables)
+        found |= header_directories(words, blob.call.cwd, toolchain, variables)
     return found
 
 
 class Reached:
     """Finds the headers that each blob can read, for its key."""
 
-    def __init__(self, lazy: Sequence[Probed], paths: Mapping[str, bundle.BundlePaths]) -> None:
+    def __init__(self, lazy: Sequence[Probed], paths: Mapping[str, BundlePaths]) -> None:
         groups: dict[tuple[frozenset[str], str], list[str]] = {}
         for p in lazy:
             groups.setdefault((p.headers, p.blob.call.toolchain), []).append(p.blob.source)
@@ -215,7 +216,7 @@ class Recipes:
         self,
         context: LinkContext,
         soname: str,
-        paths: Mapping[str, bundle.BundlePaths],
+        paths: Mapping[str, BundlePaths],
         headers: Mapping[str, str],
         runtime: str,
         program: str,
@@ -245,7 +246,7 @@ class Recipes:
     def path_outside(self, blob: CompileCommand) -> str:
         recipe = self.of(blob)
         if recipe not in self._outside:
-            self._outside[recipe] = bundle.path_outside(recipe, by_name(blob.call.toolchain))
+            self._outside[recipe] = bundle_paths.path_outside(recipe, by_name(blob.call.toolchain))
         return self._outside[recipe]
 
     def of_device(self, blob: CompileCommand) -> Recipe:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lazyck.postbuild.build_options import BuildOptions
-from lazyck.postbuild.bundle import BundlePaths
+from lazyck.postbuild.bundle_paths import BundlePaths
 from lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe_cache import ProbeCache

@@ -20,7 +20,8 @@ from pathlib import Path
 from lazyck import abi, proc
 from lazyck.files import digest, encode, write_atomic
 from lazyck.formats.manifest import BlobRecord, Recipe
-from lazyck.postbuild.bundle import HEADER_PATH, BundlePaths, FileDigests, absolute, header_directories, inside
+from lazyck.postbuild.bundle import FileDigests
+from lazyck.postbuild.bundle_paths import HEADER_PATH, BundlePaths, absolute, header_directories, inside
 from lazyck.postbuild.cxx.includes import asked_by, included_by
 from lazyck.postbuild.describe import Description
 from lazyck.postbuild.link_context import LinkContext

@@ -4,6 +4,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from lazyck import abi
 from lazyck.errors import ToolchainError
 from lazyck.files import own_folder, private_directory
 from lazyck.runtime.builder import OBJECTS, build_tool, shipped_tool
@@ -25,3 +26,9 @@ def tool(env: Mapping[str, str], otherwise: Path | None = None) -> Path:
             return found
         raise
     return build_tool(out, compiler, runtime_source())
+
+
+def limited(rt: Path, manifest: Path, blob: str) -> tuple[str, ...]:
+    """Return the words in front of a command by which `rt`, a `lazyck-rt`, runs it as a compile of
+    `blob`, in its environment and limited in what it may read."""
+    return str(rt), abi.RT_LIMIT, abi.OPTION_FROM, str(manifest), "--", blob

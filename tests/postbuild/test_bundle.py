@@ -16,23 +16,25 @@ from lazyck import abi
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes, decode
 from lazyck.formats.tarball import EPOCH
 from lazyck.postbuild.bundle import (
-    BundlePaths,
     FileDigests,
     Identity,
     PragmaOnce,
     blob_digest,
-    common_prefix,
     deploy,
     device_recipe,
     entry_recipe,
+    make_recipe,
+    write,
+)
+from lazyck.postbuild.bundle_paths import (
+    BundlePaths,
+    common_prefix,
     header_directories,
     inside,
-    make_recipe,
     map_env,
     map_paths,
     path_outside,
     with_parents,
-    write,
 )
 from lazyck.postbuild.cxx.includes import with_relative_includes
 from lazyck.postbuild.describe import digest_of_keys

@@ -237,8 +237,8 @@ def test_a_directory_that_is_gone_and_made_again_by_others_is_not_searched(tree:
     assert "1 lazy" in summary, summary
     library = tree.deploy()
     assert str(there) not in tree.lazyck("inspect", "--all", library).stdout
-    for place in there.iterdir():
-        (place / "cstddef").write_text("#error of another user\n")
+    for directory in there.iterdir():
+        (directory / "cstddef").write_text("#error of another user\n")
     unlimited = {abi.TEST_UNRESTRICTED: "1"}
     assert call(library, "a", **unlimited) == {"a": 6}
 

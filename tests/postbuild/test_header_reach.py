@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.postbuild.bundle import BundlePaths
+from lazyck.postbuild.bundle_paths import BundlePaths
 from lazyck.postbuild.cxx.includes import HeaderReach, included_names
 from lazyck.postbuild.describe import Reached
 from lazyck.postbuild.probe.content_key import blob_keys

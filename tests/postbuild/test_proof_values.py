@@ -12,7 +12,8 @@ from support.link_contexts import link_context
 from lazyck import abi
 from lazyck.formats.manifest import BlobRecord, Recipe
 from lazyck.postbuild import proof
-from lazyck.postbuild.bundle import BundlePaths, FileDigests
+from lazyck.postbuild.bundle import FileDigests
+from lazyck.postbuild.bundle_paths import BundlePaths
 from lazyck.postbuild.probe.group import Group, Probed
 from lazyck.postbuild.proof import BundleProof, Case, Finding
 from lazyck.postbuild.reasons import Reason, ReasonKind

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from lazyck import abi, proc, waiting
+from lazyck import proc, waiting
 from lazyck.abi import Role
 from lazyck.files import encode, own_folder, write_atomic
 from lazyck.postbuild import bundle, state, summary
@@ -36,7 +36,7 @@ from lazyck.postbuild.references import TextReferences
 from lazyck.postbuild.settle import Settled, Settler
 from lazyck.quantities import counted
 from lazyck.runtime.builder import source_digest
-from lazyck.runtime.tool import tool
+from lazyck.runtime.tool import limited, tool
 from lazyck.settings.environment import runtime_source, tools_dir
 from lazyck.toolchains import HOST, by_name
 from lazyck.toolchains.command import LinkCommand
@@ -99,12 +99,7 @@ def link_lazily(
     reach = Reach(context, probed, references, found.members)
     contents = bundle.FileDigests()
     groups = [*(group for group, _ in probed.texts), *groups_of(list(filter(can_be, probed.eager)))]
-
-    def limits(manifest: Path, blob: str) -> tuple[str, ...]:
-        rt = tool(env, options.tmp / "runtime")
-        return str(rt), abi.RT_LIMIT, abi.OPTION_FROM, str(manifest), "--", blob
-
-    proof = BundleProof(context, groups, contents, limits)
+    proof = BundleProof(context, groups, contents, lambda *of: limited(tool(env, options.tmp / "runtime"), *of))
     demands = Demands()
     written: Description | None = None
     while True:

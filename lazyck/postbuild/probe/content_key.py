@@ -12,7 +12,8 @@ from functools import lru_cache
 from lazyck.abi import Role
 from lazyck.errors import LazyckError
 from lazyck.files import digest, encode
-from lazyck.postbuild.bundle import SYSTEM_DIRS, FileDigests, inside
+from lazyck.postbuild.bundle import FileDigests
+from lazyck.postbuild.bundle_paths import SYSTEM_DIRS, inside
 from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.probe.preprocess import makes_assembler_read, read_source
 from lazyck.postbuild.probe_cache import code_version

@@ -137,10 +137,14 @@ Readable::Readable(const RecipeRow& recipe, const std::string& home, const Strin
     files.insert(files.end(), others.begin(), others.end());
 }
 
-std::string Readable::find_refused(const std::string& output) const {
+std::string Readable::advice_on(const std::string& output) const {
     const Places places(files);
     for (const std::string& word : split(output, " \t\n'\"`:;,()")) {
-        if (word[0] == '/' && is_file(word) && access(word.c_str(), R_OK) == 0 && !places.hold(word)) return word;
+        if (word[0] != '/' || !is_file(word) || access(word.c_str(), R_OK) != 0 || places.hold(word)) continue;
+        return "lazyck lets a compile read only the library's bundle, the system's directories and the toolchain's (" +
+               visible(join(toolchain, ", ")) + "), and '" + visible(word) +
+               "' is in none of them: install the compiler with all that it needs in one directory, or build the "
+               "library again, and leave the source out of `--blobs` if that does not help";
     }
     return "";
 }

@@ -14,9 +14,9 @@ struct Readable {
     // `home` is the toolchain's home, or empty. `others` are the bundle and the like.
     Readable(const RecipeRow& recipe, const std::string& home, const Strings& others);
 
-    // Returns the first file that a compiler's `output` names and that the compiler could not read,
-    // although this process can. The result is empty if there is none.
-    std::string find_refused(const std::string& output) const;
+    // Returns what to do about the first file that a compiler's `output` names and that the compiler
+    // could not read, although this process can. The result is empty if there is none.
+    std::string advice_on(const std::string& output) const;
 
     // The home, and the directories around the compilers of the recipe. A compiler's path may be a
     // chain of links: the directories around each are there.

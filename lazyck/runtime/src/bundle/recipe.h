@@ -27,10 +27,10 @@ CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values);
 // Returns the words of `recipe` that start its compiler, with placeholders.
 Strings compiler_of(const RecipeRow& recipe);
 
-// Returns the whole environment of a command of the plan: the variables that the build recorded, and
-// lazyck's own, so that equal commands make equal files in every process. What a compiler copies
-// into its output, the directory's name and the time zone, is equal everywhere. Programs are found
-// in the directories of `path`, a PATH.
+// Returns the whole environment of a command of the plan: the variables that the build recorded,
+// and lazyck's own, so that equal commands make equal files in every process. What a compiler
+// copies into its output, the directory's name and the time zone, is equal everywhere. Programs are
+// found in the directories of `path`, a PATH.
 Strings plan_environment(const CompilePlan& plan, const std::string& path);
 
 // Returns the environment of a step behind `launcher`, which has files and settings of its own.

@@ -13,8 +13,8 @@ namespace lazyck::rt {
 // before the first look at the environment, which is kept.
 void offer_toolchain(const ManifestView& manifest, const std::string& path);
 
-// Runs the command `argv` here as a compile of `blob` would be run: in its environment, and limited in
-// what it may read. `root` is the root of the bundle. Returns the command's exit status. Throws
+// Runs the command `argv` here as a compile of `blob` would be run: in its environment, and limited
+// in what it may read. `root` is the root of the bundle. Returns the command's exit status. Throws
 // CompileError if it does not start or does not end by itself.
 int run_limited(const ManifestView& manifest, const BlobRow& blob, const std::string& root, const Strings& argv);
 

@@ -142,8 +142,7 @@ class Compilation {
         m_values.toolchain = find_toolchain(m_recipe);
         m_plan = make_plan(m_recipe, m_values);
         Strings own = places_of(m_source, m_missing.blob);
-        own.push_back(m_store.paths.library);
-        if (!m_preamble.empty()) own.push_back(m_preamble);
+        own.insert(own.end(), {m_store.paths.library, m_preamble});
         m_readable = Readable(m_recipe, m_values.toolchain, own);
         m_read_rule = ReadRule(m_readable.files, m_staging->fd());
     }
@@ -277,13 +276,10 @@ class Compilation {
         Command command;
         command.argv = argv;
         // A launcher has files and settings that are its own.
-        if (!m_values.launcher.empty() && argv[0] == m_values.launcher[0]) {
-            command.environment = launcher_environment(m_plan, m_values.launcher);
-        } else {
-            command.environment = plan_environment(m_plan, m_readable.path);
-            command.read_rule = m_read_rule.fd();
-        }
-        m_is_limited = command.read_rule >= 0;
+        const bool is_launched = !m_values.launcher.empty() && argv[0] == m_values.launcher[0];
+        command.environment =
+            is_launched ? launcher_environment(m_plan, m_values.launcher) : plan_environment(m_plan, m_readable.path);
+        command.read_rule = is_launched ? -1 : m_read_rule.fd();
         command.directory = m_staging->fd();
         command.output = m_log.get();
         command.timeout_seconds = m_store.config.compile_timeout;
@@ -343,16 +339,9 @@ class Compilation {
         // The output of a killed compiler does not say why it was killed.
         if (outcome.has_timed_out || outcome.signal != 0) fail_here(reason, "", verdict);
         const std::string first = with_own_path(first_error(output));
-        const std::string refused = m_is_limited ? m_readable.find_refused(output) : "";
-        const std::string advice = refused.empty() ? advice_on_arch(first, m_values.archs) : advice_on_file(refused);
+        std::string advice = advice_on_arch(first, m_values.archs);
+        if (advice.empty() && m_read_rule.fd() >= 0) advice = m_readable.advice_on(output);
         fail_here(first, advice.empty() ? reason : advice, verdict);
-    }
-
-    std::string advice_on_file(const std::string& file) const {
-        return "lazyck lets a compile read only the library's bundle, the system's directories and the toolchain's (" +
-               visible(join(m_readable.toolchain, ", ")) + "), and '" + visible(file) +
-               "' is in none of them: install the compiler with all that it needs in one directory, or build the "
-               "library again, and leave the source out of `--blobs` if that does not help";
     }
 
     // Records the cost that `lazyck-unit` reports.
@@ -393,8 +382,7 @@ class Compilation {
     CompilePlan m_plan;
     Readable m_readable;
     ReadRule m_read_rule;
-    bool m_is_limited = false;  // the last command, in what it may read
-    std::string m_preamble;     // its directory; empty: none
+    std::string m_preamble;  // its directory; empty: none
     bool m_is_preamble_refused = false;
     Strings m_beside;  // put before the compile step; it compiles host and device in parallel
     std::optional<HeldPermit> m_permit;

@@ -112,20 +112,6 @@ std::string mark_of(const std::string& path) {
     return sha256_hex(text.data(), text.size());
 }
 
-// Returns the words that start the compiler of a recipe, with placeholders.
-Strings compiler_of(const RecipeRow& recipe) {
-    const Strings& words = recipe.compile;
-    auto begin = words.begin();
-    // lazyck-unit, a program of the bundle, is given the compiler behind `--`.
-    if (!words.empty() && words[0].rfind(LAZYCK_PH_ROOT "/", 0) == 0) {
-        begin = std::find(words.begin(), words.end(), "--");
-        if (begin != words.end()) ++begin;
-    }
-    auto end = std::find(begin, words.end(), LAZYCK_PH_ARCHS);
-    if (end == words.end() || end == begin) end = begin == words.end() ? begin : begin + 1;
-    return {begin, end};
-}
-
 // A header that the build read: its SHA-256 then, and where it is here.
 struct Header {
     std::string digest, name, path;
@@ -177,12 +163,9 @@ Question question_of(const RecipeRow& recipe, const std::string& root, const std
     const CompilePlan plan = make_plan(asking, values);
     Question question;
     question.argv = plan.compile;
-    question.environment = plan_environment(plan);
-    std::string path;
-    for (const std::string& variable : question.environment) {
-        if (variable.rfind("PATH=", 0) == 0) path = variable;
-    }
-    const Strings directories = split(std::string_view(path).substr(std::min<std::size_t>(path.size(), 5)), ":");
+    const std::string path = Readable(recipe, values.toolchain, {}).path;
+    question.environment = plan_environment(plan, path);
+    const Strings directories = split(search_path(path), ":");
     for (const std::string& program : plan.link) question.programs.push_back(path_of(program, directories));
     question.headers = read_headers(root + "/" + library + "/tree/.lazyck/" + recipe.toolchain + LAZYCK_BUNDLE_HEADERS,
                                     recipe, values.toolchain);
