@@ -1,6 +1,7 @@
 """Test that a compile reads only the bundle, the toolchain, the system and its own directory, and
 what a compile is that nothing limits."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -77,6 +78,20 @@ def test_a_compiler_is_found_whole_where_its_links_lead(tmp_path: Path, objects_
     lib.compiler.symlink_to(other / "cxx")
     done = lib.call(lib.program(CALL_CAUGHT))
     assert done.stdout == "8\n", done.stderr
+
+
+@pytest.mark.parametrize("lead", ["{}", "/usr/bin/env {}"])
+def test_the_interpreter_of_a_compiler_that_is_a_script_is_found_whole(
+    tmp_path: Path, objects_dir: Path, lead: str
+) -> None:
+    lib = make(tmp_path / "lib", objects_dir)
+    shell = tmp_path / "python" / "bin" / "shell"
+    shell.parent.mkdir(parents=True)
+    shutil.copy("/bin/sh", shell)
+    named = lead.format(shell if lead == "{}" else shell.name)
+    lib.compiler.write_text(f'#!{named}\nexec g++ "$@"\n')
+    done = lib.call(lib.program(CALL_CAUGHT), env={"PATH": f"{shell.parent}:/usr/bin:/bin"})
+    assert done.stdout == "8\n", done.stdout
 
 
 def test_a_users_home_is_not_the_directory_of_a_compiler_in_its_bin(

@@ -43,6 +43,23 @@ std::string directory_around(const std::string& program) {
     return file_name_of(own) == "bin" && !is_large ? directory_of(own) : own;
 }
 
+std::string in_path(const std::string& name) {
+    for (const std::string& directory : split(search_path(environment("PATH")), ":")) {
+        const std::string candidate = directory + "/" + name;
+        if (is_file(candidate) && access(candidate.c_str(), X_OK) == 0) return candidate;
+    }
+    return "";
+}
+
+// Returns the program that runs the script `program`, or an empty string if that is no script.
+std::string interpreter_of(const std::string& program) {
+    const std::string text = read_text(program, PATH_MAX);
+    if (text.compare(0, 2, "#!") != 0) return "";
+    const Strings words = split(text.substr(2, text.find('\n') - 2), " \t\r");
+    if (words.empty()) return "";
+    return file_name_of(words[0]) == "env" && words.size() > 1 ? in_path(words[1]) : words[0];
+}
+
 // Adds the directories around `program` and around each path that it is a link to.
 void add_directories(std::string program, Strings& out) {
     for (int links = 0; links < k_most_links; ++links) {
@@ -55,14 +72,6 @@ void add_directories(std::string program, Strings& out) {
     }
     const std::string found = real(program);  // where links among its directories lead
     if (!found.empty()) out.push_back(directory_around(found));
-}
-
-std::string in_path(const std::string& name) {
-    for (const std::string& directory : split(search_path(environment("PATH")), ":")) {
-        const std::string candidate = directory + "/" + name;
-        if (is_file(candidate) && access(candidate.c_str(), X_OK) == 0) return candidate;
-    }
-    return "";
 }
 
 // Returns the programs that the words of `recipe` name as its compilers: its own, and the one that
@@ -127,10 +136,18 @@ std::string readable_path(const std::string& path, const Strings& files) {
 
 Readable::Readable(const RecipeRow& recipe, const std::string& home, const Strings& others) {
     if (!home.empty()) toolchain.push_back(home);
-    for (const std::string& compiler : compilers_of(recipe, home)) add_directories(compiler, toolchain);
+    for (const std::string& compiler : compilers_of(recipe, home)) {
+        add_directories(compiler, toolchain);
+        const std::string interpreter = interpreter_of(compiler);
+        if (!interpreter.empty()) add_directories(interpreter, toolchain);
+    }
+    files = split(LAZYCK_SYSTEM_DIRECTORIES, " ");
+    const Places system(files);
     std::sort(toolchain.begin(), toolchain.end());
     toolchain.erase(std::unique(toolchain.begin(), toolchain.end()), toolchain.end());
-    files = split(LAZYCK_SYSTEM_DIRECTORIES, " ");
+    toolchain.erase(
+        std::remove_if(toolchain.begin(), toolchain.end(), [&](const std::string& each) { return system.hold(each); }),
+        toolchain.end());
     files.insert(files.end(), std::begin(k_system_files), std::end(k_system_files));
     files.insert(files.end(), toolchain.begin(), toolchain.end());
     path = readable_path(environment("PATH"), files);
