@@ -58,8 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             const bool is_read = attempt([&] {
                 const RecipeRow row = view.recipe(i);
                 for (const std::string& text : {row.toolchain, row.toolchain_id, row.home}) take(text);
-                for (const Strings& list : {row.home_env, row.compile, row.link, row.env, row.arch_flags})
-                    take(list);
+                for (const Strings& list : {row.home_env, row.compile, row.link, row.env, row.arch_flags}) take(list);
             });
             if (!is_read) break;
         }

@@ -140,7 +140,7 @@ def many_events(events: int = 5000, processes: int = 64) -> list[dict[str, Any]]
 def write_manifest(path: Path, library: str, names: list[str], blobs: int) -> Path:
     """Write the manifest of a library of `blobs` blobs: `names`, and others to fill up the
     number."""
-    recipe = Recipe("rocm", "clang19", "/opt/rocm", (), ("cc", abi.PH_SOURCE), ("cc", abi.PH_INPUT), (), (), ())
+    recipe = Recipe("rocm", "clang19", "/opt/rocm", (), ("cc", abi.PH_SOURCE), ("cc", abi.PH_INPUT), (), ())
     all_names = names + [f"{library}_other_{i}" for i in range(blobs - len(names))]
     rows = tuple(BlobRecord(n, f"blob/{i}.cpp", 0, "ab" * 32, (f"_Z{i}v",)) for i, n in enumerate(all_names))
     manifest = Manifest(library, f"{library}.so", "lazyck", "", ("gfx942",), (recipe,), rows, (), "test", "ef")

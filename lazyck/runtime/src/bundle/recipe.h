@@ -18,8 +18,8 @@ struct RecipeValues {
 
 struct CompilePlan {
     Strings compile;
-    Strings link;   // empty: the compile step makes the library
-    Strings set;    // NAME=value
+    Strings link;  // empty: the compile step makes the library
+    Strings set;   // NAME=value
 };
 
 CompilePlan make_plan(const RecipeRow& recipe, const RecipeValues& values);

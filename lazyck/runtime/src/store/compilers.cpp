@@ -14,6 +14,7 @@
 
 #include "base/failure.h"
 #include "base/hash.h"
+#include "bundle/readable.h"
 #include "bundle/recipe.h"
 #include "lazyck_abi.h"
 #include "platform/elf_view.h"
