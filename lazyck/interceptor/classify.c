@@ -45,7 +45,7 @@ static void refuse_unknown(Command* cmd, const char* word) {
            join_text(LAZYCK_WHY_UNKNOWN_OPTION ":", copy_text(word, strcspn(word, "= \t\r\n,")), ""));
 }
 
-static void take_words(const Conf* conf, Command* cmd, const char* lead, const char* words);
+static void take_words(const Conf* conf, Command* cmd, const Rule* rule);
 
 // Handles a word that is handed to another program or to a part of this one.
 static void take_word(const Conf* conf, Command* cmd, const char* lead, const char* word) {
@@ -56,7 +56,7 @@ static void take_word(const Conf* conf, Command* cmd, const char* lead, const ch
     if (rule.mode == LAZYCK_MODE_SEPARATE && !is_value)
         cmd->waiting = rule;
     else if (rule.role == LAZYCK_ROLE_WORDS)
-        take_words(conf, cmd, rule.reason, rule.value);
+        take_words(conf, cmd, &rule);
     else if (rule.role == LAZYCK_ROLE_REFUSE_COMPILE)
         refuse(&cmd->compile_refusal, rule.reason);
     else if (strchr(LAZYCK_ROLES_OF_HEADERS, rule.role))
@@ -65,9 +65,11 @@ static void take_word(const Conf* conf, Command* cmd, const char* lead, const ch
         refuse_unknown(cmd, word);
 }
 
-static void take_words(const Conf* conf, Command* cmd, const char* lead, const char* words) {
-    for (char** word = split(words, ", \t\n'\""); *word; word++)
-        if (**word) take_word(conf, cmd, lead, *word);
+// nvcc takes lists, and gcc takes them behind a comma: `-Wp,-DX,-DY`. Any other value is one word.
+static void take_words(const Conf* conf, Command* cmd, const Rule* rule) {
+    const char* const others = rule->mode == LAZYCK_MODE_PREFIX ? "," : "";
+    for (char** word = split(rule->value, *conf->lists_paths ? ", \t\n'\"" : others); *word; word++)
+        if (**word) take_word(conf, cmd, rule->reason, *word);
 }
 
 static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const char* word) {
@@ -91,7 +93,7 @@ static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const 
     if (role == LAZYCK_ROLE_LIBRARY_DIR) push(&cmd->library_dirs, value);
     if (role == LAZYCK_ROLE_LINKER) add_linker_words(cmd, value);
     if (role == LAZYCK_ROLE_HOST_COMPILER) cmd->host_compiler = value;
-    if (role == LAZYCK_ROLE_WORDS) take_words(conf, cmd, rule->reason, value);
+    if (role == LAZYCK_ROLE_WORDS) take_words(conf, cmd, rule);
     if (role == LAZYCK_ROLE_UNKNOWN) refuse_unknown(cmd, word);
     if (role == LAZYCK_ROLE_TARGET) cmd->target = value;
     if (role == LAZYCK_ROLE_STATIC) cmd->links_statically = true;

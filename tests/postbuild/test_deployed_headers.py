@@ -243,11 +243,11 @@ def test_a_directory_that_is_gone_and_made_again_by_others_is_not_searched(tree:
     assert call(library, "a", **unlimited) == {"a": 6}
 
 
-def test_a_blob_whose_options_name_programs_of_this_machine_is_eager(tree: Tree) -> None:
+def test_a_blob_whose_options_name_places_of_this_machine_is_eager(tree: Tree) -> None:
     tools = tree.dir / "tools"
     tools.mkdir()
     tree.write("blob/a.cpp", 'extern "C" int a() { return 7; }\n')
-    summary = tree.build("c++ -fPIC -B$PWD/tools -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so")
+    summary = tree.build("c++ -fPIC -isysroot $PWD/tools -c blob/a.cpp -o a.o; c++ -shared a.o -o libx.so")
     said = "blob/a.cpp has an option or variable for the compile that names a place of this machine"
     assert f"{said}: {tools}" in summary, summary
 

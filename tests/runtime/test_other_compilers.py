@@ -67,8 +67,8 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path, rt_tool: Path) -> Host:
-    header, asked, script = tmp_path / "sys/of.h", tmp_path / "asked", tmp_path / "b/cxx"
-    header.parent.mkdir()
+    header, asked, script = tmp_path / "b/sys/of.h", tmp_path / "asked", tmp_path / "b/cxx"
+    header.parent.mkdir(parents=True)
     header.write_text("#define OF_SYSTEM 1\n")
     flags = ("-include", str(header))
     programs, name = (str(script), HERE.cxx), "unknown yet"
