@@ -369,7 +369,7 @@ def test_a_recipe_has_no_home_if_none_of_its_words_is_there(home: str) -> None:
         (["--sysroot=/tmp/tools"], "/tmp/tools"),
         (["-Xclang", "-mlink-builtin-bitcode", "-Xclang", "/tmp/x.bc"], "/tmp/x.bc"),
         (["-Wl,--version-script,/tmp/map"], "/tmp/map"),
-        (["--sysroot=/usr/lib/x", "-I/tmp/tools", "-DX=/home/me", "-D", 'Y="/a b",/c', "-ffile-prefix-map=/home/me=/x"], ""),
+        (["--sysroot=/usr/x", "-I/tmp/tools", "-DX=/home/me", "-D", 'Y="/a b",/c', "-ffile-prefix-map=/home=/x"], ""),
         (["-Xpreprocessor", "-DX=/home/me", "-fdebug-compilation-dir=/home/me", "-frandom-seed=/home/me/x.o"], ""),
     ],
 )
