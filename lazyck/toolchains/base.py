@@ -306,8 +306,9 @@ class Toolchain(ABC):
         checks = [Requirement("compiler", RequirementState.OK, detail)]
         number, unknown = listed.unknown_options(found.compiler, self.table)
         if unknown:
-            detail = f"{len(unknown)} of {number} are unknown to lazyck, and sources with them are compiled eagerly: "
-            checks.append(Requirement("options", RequirementState.OK, detail + " ".join(unknown)))
+            shown = " ".join(unknown[:6]) + (" ..." if len(unknown) > 6 else "")
+            detail = f"{len(unknown)} of {number} are unknown to lazyck, which compiles sources with them eagerly: {shown}"
+            checks.append(Requirement("options", RequirementState.OK, detail))
         return checks
 
 
