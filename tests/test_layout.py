@@ -27,7 +27,7 @@ TOP = {
 # Beside the rooms: what a program does with the whole product.
 OTHER_TESTS = {
     "benchmarks", "cmake", "cpp", "docs", "examples", "fake_rocm", "faults", "fuzz", "gpu", "model", "mutation",
-    "projects", "support", "world",
+    "programs", "projects", "support", "world",
 }  # fmt: skip
 
 

@@ -1,0 +1,92 @@
+"""A Python that has imported lazyck already: a program to call in place of the interpreter.
+
+Imports take most of the time of a small lazy link. The program (`warm_python.c`) has a server fork
+a process with its words and streams, and is what the shims start for a link, too.
+"""
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from support import REPOSITORY, wait_until
+from support.command_server import _import_most
+
+
+class WarmPython:
+    """Starts the server. `program` is to be called as `python -m lazyck …` or `python -I -c …`."""
+
+    def __init__(self, place: Path) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        self.program, path = place / "python", place / "socket"
+        source = Path(__file__).with_suffix(".c")
+        path.unlink(missing_ok=True)
+        subprocess.run(["cc", "-O1", f'-DSOCKET="{path}"', source, "-o", self.program], check=True)
+        code = "from programs.warm_python import serve; serve()"
+        env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests'}"}
+        self._server = subprocess.Popen([sys.executable, "-c", code, path, self.program], env=env)
+        wait_until(path.exists, process=self._server)
+
+    def close(self) -> None:
+        self._server.kill()
+        self._server.wait()
+
+
+def serve() -> NoReturn:
+    """Fork a process for each request, until this one is killed."""
+    _import_most()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[1])
+    sys.executable = sys.argv[2]
+    listener.listen(64)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        client, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            _answer(client)
+        client.close()
+
+
+def _answer(client: socket.socket) -> NoReturn:
+    """Run what the client asks for in another process, and tell the client its status."""
+    _, streams, _, _ = socket.recv_fds(client, 1, 3)
+    said = b""
+    while part := client.recv(1 << 16):
+        said += part
+    texts = [os.fsdecode(text) for text in said.split(b"\0")[:-1]]
+    count = int(texts[0])
+    words, directory, variables = texts[2 : count + 1], texts[count + 1], texts[count + 2 :]
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if (pid := os.fork()) == 0:
+        client.close()
+        for i, stream in enumerate(streams):
+            os.dup2(stream, i)
+            os.close(stream)
+        os.chdir(directory)
+        os.environ.clear()
+        os.environ.update(variable.partition("=")[::2] for variable in variables)
+        _become(words)
+    for stream in streams:
+        os.close(stream)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    client.sendall(bytes([status % 256]))
+    os._exit(0)
+
+
+def _become(words: list[str]) -> NoReturn:
+    if words[:2] == ["-I", "-c"]:
+        sys.argv = ["-c", *words[3:]]
+        exec(words[2], {"__name__": "__main__"})
+        sys.exit(0)
+    assert words[:2] == ["-m", "lazyck"], words
+    sys.argv = [str(REPOSITORY / "lazyck" / "__main__.py"), *words[2:]]
+    from lazyck.cli import main
+
+    main()
+    sys.exit(0)
