@@ -28,8 +28,8 @@ seen() { # PLACE: what others see of the build
         [ -e "$library" ] || continue
         case $what in
             "more symbols" | "vague symbols") nm -D --defined-only "$library" | sed 's/.* //; /lazyck/d' | sort ;;
-            needed | soname | path | flags) readelf -dW "$library" | sed '/libstdc++\|libm\.\|libgcc_s\|libc\./d' |
-                sed -n 's/^ 0x[0-9a-f]* *\((NEEDED\|(SONAME\|(R[A-Z]*PATH\|(FLAGS\)/\1/p' ;;
+            needed | soname | path | flags) readelf -dW "$library" | grep "$(echo "$what" | tr '[:lower:]' '[:upper:]')" |
+                sed '/libstdc++\|libm\.\|libgcc_s\|libc\./d; s/^ 0x[0-9a-f]*//' ;;
         esac
     done
 }

@@ -2,14 +2,14 @@
 
 import contextlib
 import fnmatch
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from programs.known import KNOWN
-from programs.options import compiler_options, linker_options
+from programs.options import compiler_options, has_embed, linker_options
 from programs.program import CHANGES, COMPILERS, LOADS, ROWS, Program, Trait
 
 MOST_TRAITS, MOST_BLOBS = 4, 3
@@ -41,7 +41,8 @@ def aspects() -> list[str]:
 def traits(choice: Choice, compiler: str) -> dict[str, list[str]]:
     """Return the names of the traits that may be drawn, by aspect. The order is fixed, and what
     comes first is simpler."""
-    names = [*ROWS, *(f"linker-options/{option}" for option in linker_options())]
+    rows = [name for name in ROWS if not name.startswith("data/embed") or has_embed(compiler)]
+    names = [*rows, *(f"linker-options/{option}" for option in linker_options())]
     names += [f"options/{option}" for option in compiler_options(compiler)]
     found: dict[str, list[str]] = {}
     for name in choice.of(names):
@@ -105,7 +106,20 @@ def shrunk(choice: Choice, number: int, count: int, program: Program, fails: "Fa
 
     with contextlib.suppress(_FoundError):
         search()
+    # Hypothesis may have used up its tries before it came to what can just be left out.
+    while simpler := next((one for one in _simpler(best) if fails.also(one)), None):
+        best = simpler
     return best
+
+
+def _simpler(program: Program) -> Iterator[Program]:
+    """Yield the programs with one thing less."""
+    plain = Program()
+    for i in range(len(program.traits)):
+        yield replace(program, traits=program.traits[:i] + program.traits[i + 1 :])
+    for name in ("change", "load", "blobs", "compiler"):
+        if getattr(program, name) != getattr(plain, name):
+            yield replace(program, **{name: getattr(plain, name)})
 
 
 class _FoundError(Exception):
@@ -125,6 +139,11 @@ class Fails:
             if self._budget == 0:
                 return False
             self._budget -= 1
+        return self.also(program)
+
+    def also(self, program: Program) -> bool:
+        """Answer beyond the budget."""
+        if program not in self._answers:
             self._answers[program] = self._run(program)
         return self._answers[program]
 

@@ -1,7 +1,10 @@
 """The one table of traits with differences that are known and not closed yet. Without
 `--all-aspects` they are not drawn. A row goes when its issue closes it."""
 
+import fnmatch
 from dataclasses import dataclass
+
+from programs.program import Program
 
 
 @dataclass(frozen=True)
@@ -9,6 +12,10 @@ class Known:
     pattern: str  # of names of traits; `seen/…` is what is compared
     reason: str
     issue: int
+
+    def explains(self, program: Program, what: str) -> bool:
+        """Return whether it is known that `program` may differ in `what`."""
+        return any(fnmatch.fnmatchcase(name, self.pattern) for name in (f"seen/{what}", *program.names()))
 
 
 _ASSEMBLER = "files that the assembler reads are in neither key nor bundle"
@@ -18,9 +25,15 @@ KNOWN = (
     Known("data/incbin-*", _ASSEMBLER, 48),
     Known("data/assembler-include", _ASSEMBLER, 48),
     Known("headers/has-include", "an answer of __has_include that changes is not seen", 48),
+    Known("state/initial-exec", "a blob may have the model of libraries that are loaded at start", 48),
     Known("symbols/hidden-begin", _HIDES, 49),
     Known("libraries/versions", "a blob's reference has no version", 49),
+    Known("scripts/symver", "the library's own calls reach the old one of two versions of a blob's function", 49),
     Known("linker/wrap", "--wrap does not hold for blobs", 49),
+    Known("libraries/linker-script", "a script in place of a library is not followed", 49),
+    Known("load/dlopen-twice", "a library that is closed is not unloaded", 49),
+    Known("load/dlopen-closed", "a library that is closed is not unloaded", 49),
+    Known("load/dlopen-deepbind*", "blobs are not loaded with RTLD_DEEPBIND", 49),
     Known("load/dlmopen", "DT_AUXILIARY breaks the loader's list in another namespace", 49),
     Known("seen/soname", "a library without a soname gets one", 49),
     Known("seen/vague symbols", "what only a blob instantiates is not exported", 49),

@@ -27,6 +27,13 @@ def compiler_options(compiler: str) -> tuple[str, ...]:
 
 
 @functools.cache
+def has_embed(compiler: str) -> bool:
+    """Return whether the compiler understands `#embed`."""
+    asked = "#ifdef __has_embed\nyes\n#endif\n"
+    return "yes" in subprocess.run([compiler, "-xc++", "-E", "-"], input=asked, capture_output=True, text=True).stdout
+
+
+@functools.cache
 def linker_options() -> tuple[str, ...]:
     """Return what `ld --help` lists and takes no file."""
     found: dict[str, None] = {}

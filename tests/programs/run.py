@@ -23,11 +23,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
 from programs.draw import Choice, Fails, aspects, drawn, shrunk  # noqa: E402
+from programs.known import KNOWN, Known  # noqa: E402
 from programs.program import Program, change, plant, write  # noqa: E402
 from programs.workshop import Difference, Outcome, Workshop  # noqa: E402
 
 PER_ROUND, PER_BUILD = 64, 8  # programs that are drawn with one seed, and built as one project
-TRIES = 40  # how many programs are tried to shrink one
+TRIES = 20  # how many programs hypothesis tries to shrink one
 SAID_EVERY = 60  # seconds
 
 
@@ -55,6 +56,8 @@ class Counts:
     uninteresting: Counter[str] = field(default_factory=Counter)
     eager: Counter[str] = field(default_factory=Counter)
     findings: Counter[Finding] = field(default_factory=Counter)
+    with_known: Counter[Known] = field(default_factory=Counter)  # programs that ran
+    known: Counter[Known] = field(default_factory=Counter)  # those that differed
 
     def add(self, outcome: Outcome) -> None:
         if outcome.uninteresting:
@@ -63,6 +66,10 @@ class Counts:
             self.ran += 1
             self.lazy += outcome.lazy > 0
             self.eager.update(set(outcome.eager))
+            for row in KNOWN:
+                found = [d for d in outcome.differences if row.explains(outcome.program, d.what)]
+                self.known[row] += bool(found)
+                self.with_known[row] += bool(found) or row.explains(outcome.program, "")
 
     def lines(self, seconds: float) -> list[str]:
         share = self.lazy / max(self.ran, 1)
@@ -71,7 +78,8 @@ class Counts:
             f"{self.ran} programs ran, {share:.0%} with a lazy blob; {self.ran * 60 / seconds:.0f} a minute",
             f"{self.uninteresting.total()} of {drawn_ones} were uninteresting: {_listed(self.uninteresting)}",
             f"eager, in programs: {_listed(self.eager)}",
-            f"{len(self.findings)} differences in {self.findings.total()} places",
+            f"{len(self.findings)} differences that are not known, in {self.findings.total()} places",
+            *(f"known: {row.pattern}: {n} of {self.with_known[row]} differ" for row, n in self.known.items() if n),
         ]
 
 
@@ -175,8 +183,11 @@ def main(argv: Sequence[str]) -> int:
                     break
                 continue
             counts.add(outcome)
-            tries = TRIES if time.monotonic() < end + options.seconds else 0
-            for difference in {d.what: d for d in reversed(outcome.differences)}.values():
+            tries = TRIES if time.monotonic() < end + options.seconds / 4 else 0
+            unknown = [
+                d for d in outcome.differences if not any(row.explains(outcome.program, d.what) for row in KNOWN)
+            ]
+            for difference in {d.what: d for d in reversed(unknown)}.values():
                 known = [one for one in counts.findings if one.covers(outcome.program, difference)]
                 finding = known[0] if known else find(choice, number, outcome.program, difference, workshop, tries)
                 counts.findings[finding] += 1
