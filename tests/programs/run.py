@@ -83,6 +83,10 @@ class Counts:
         ]
 
 
+def explained(program: Program, difference: Difference) -> bool:
+    return any(row.explains(program, difference.what) for row in KNOWN)
+
+
 def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common()) or "none"
 
@@ -118,12 +122,12 @@ def find(
     choice: Choice, number: int, program: Program, first: Difference, workshop: Workshop, tries: int = TRIES
 ) -> Finding:
     """Shrink a program that was drawn with the seed `number` and differs. Return the simplest one
-    with a difference of that kind."""
+    with a difference of that kind, but none that is known."""
     last: dict[Program, Difference] = {}
 
     def differs(candidate: Program) -> bool:
         for difference in workshop.try_all([candidate])[0].differences:
-            if difference.what == first.what:
+            if difference.what == first.what and not explained(candidate, difference):
                 last[candidate] = difference
                 return True
         return False
@@ -184,9 +188,7 @@ def main(argv: Sequence[str]) -> int:
                 continue
             counts.add(outcome)
             tries = TRIES if time.monotonic() < end + options.seconds / 4 else 0
-            unknown = [
-                d for d in outcome.differences if not any(row.explains(outcome.program, d.what) for row in KNOWN)
-            ]
+            unknown = [d for d in outcome.differences if not explained(outcome.program, d)]
             for difference in {d.what: d for d in reversed(unknown)}.values():
                 known = [one for one in counts.findings if one.covers(outcome.program, difference)]
                 finding = known[0] if known else find(choice, number, outcome.program, difference, workshop, tries)

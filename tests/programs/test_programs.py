@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 
-from programs.draw import Choice, drawn, traits
+from programs.draw import Choice, Fails, drawn, shrunk, traits
 from programs.known import KNOWN
 from programs.options import compiler_options, linker_options
 from programs.program import CHANGES, COMPILERS, LOADS, ROWS, Program, Trait, plant, write
@@ -64,6 +64,13 @@ def test_a_broken_lazy_library_is_found_and_shrunk_to_a_case_that_fails(tmp_path
         done = subprocess.run([tmp_path / "case" / "case"], env=env, capture_output=True, text=True)
         said[command] = done.stdout.partition(":")[0], done.returncode
     assert said == {real: ("PASS", 0), broken: ("FAIL", 1)}
+
+
+def test_what_does_not_matter_is_left_out_even_without_tries_left() -> None:
+    program = next(p for p in drawn(Choice(), SEED, PER_ROUND) if len(p.traits) > 2 and len(p.names()) > 4)
+    name = program.traits[1].name
+    fails = Fails(program, lambda candidate: name in candidate.names(), budget=0)
+    assert shrunk(Choice(), SEED, PER_ROUND, program, fails).names() == (name,)
 
 
 def test_a_difference_that_is_gone_alone_is_reported_as_such(tmp_path: Path) -> None:
