@@ -204,7 +204,9 @@ def main(argv: Sequence[str]) -> int:
     print("\n".join(counts.lines(options.seconds)))
     for finding, count in counts.findings.items():
         print(f"{count} times: {finding.difference.kind}: {' '.join(finding.program.names())}")
-    return 1 if counts.findings else 0
+    if any(worker.exitcode for worker in workers):
+        print("a worker ended early, with what it says above")
+    return 1 if counts.findings or any(worker.exitcode for worker in workers) else 0
 
 
 def _tell(finding: Finding, place: Path) -> None:

@@ -6,6 +6,7 @@ a process with its words and streams, and is what the shims start for a link, to
 
 import gc
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -28,16 +29,17 @@ class WarmPython:
         subprocess.run(["cc", "-O1", f'-DSOCKET="{path}"', source, "-o", self.program], check=True)
         code = "from programs.warm_python import serve; serve()"
         env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests'}"}
-        self._server = subprocess.Popen([sys.executable, "-c", code, path, self.program], env=env)
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", code, path, self.program], env=env, stdin=subprocess.PIPE
+        )
         wait_until(path.exists, process=self._server)
 
     def close(self) -> None:
-        self._server.kill()
-        self._server.wait()
+        self._server.communicate()
 
 
 def serve() -> NoReturn:
-    """Fork a process for each request, until this one is killed."""
+    """Fork a process for each request, until the one that has started this one is gone."""
     _import_most()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
@@ -45,12 +47,13 @@ def serve() -> NoReturn:
     sys.executable = sys.argv[2]
     listener.listen(64)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
+    while listener in select.select([listener, sys.stdin], [], [])[0]:
         client, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
             _answer(client)
         client.close()
+    sys.exit(0)
 
 
 def _answer(client: socket.socket) -> NoReturn:
