@@ -1,6 +1,7 @@
 #!/bin/bash
-# Builds the program beside this script ahead of time and lazily, and compares them as tests/programs does.
-# LAZYCK=/path/to/lazyck ./case prints PASS or FAIL. `found` says what was found, `what` what to compare.
+# Builds the program beside this script ahead of time and lazily, and compares them as
+# tests/programs does. LAZYCK=/path/to/lazyck ./case prints PASS or FAIL. `found` says what was
+# found, `what` what is compared.
 set -u
 : "${LAZYCK:?set LAZYCK to the path of the lazyck command}"
 here=$(cd "$(dirname "$0")" && pwd)

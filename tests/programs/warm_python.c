@@ -1,6 +1,7 @@
-// Stands in for the Python that lazy builds and links start: has a process that has imported lazyck already fork one,
-// with these words, directory, environment and streams. The words are sent as they are, each ended by a NUL: their
-// number, they, the directory, the environment. The answer is the status.
+// Stands in for the Python that lazy builds and links start: a process that has imported lazyck
+// already forks one with these words, directory, environment and streams. The words are sent as
+// they are, each ended by a NUL: their number, they, the directory, the environment. The answer is
+// the status.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
