@@ -18,14 +18,9 @@ class Known:
         return any(fnmatch.fnmatchcase(name, self.pattern) for name in (f"seen/{what}", *program.names()))
 
 
-_ASSEMBLER = "files that the assembler reads are in neither key nor bundle"
 _HIDES = "what the link or a header hides is looked for in text"
 
 KNOWN = (
-    Known("data/incbin-*", _ASSEMBLER, 48),
-    Known("data/assembler-include", _ASSEMBLER, 48),
-    Known("headers/has-include", "an answer of __has_include that changes is not seen", 48),
-    Known("state/initial-exec", "a blob may have the model of libraries that are loaded at start", 48),
     Known("symbols/hidden-begin", _HIDES, 49),
     Known("libraries/versions", "a blob's reference has no version", 49),
     Known("scripts/symver", "the library's own calls reach the old one of two versions of a blob's function", 49),
