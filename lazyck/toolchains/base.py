@@ -307,7 +307,7 @@ class Toolchain(ABC):
         number, unknown = listed.unknown_options(found.compiler, self.table)
         if unknown:
             shown = " ".join(unknown[:6]) + (" ..." if len(unknown) > 6 else "")
-            detail = f"{len(unknown)} of {number} are unknown to lazyck, which compiles sources with them eagerly: {shown}"
+            detail = f"{len(unknown)} of {number} are unknown to lazyck, so sources with them are eager: {shown}"
             checks.append(Requirement("options", RequirementState.OK, detail))
         return checks
 

@@ -180,7 +180,7 @@ def test_a_worker_with_another_toolchain_is_refused_and_gets_nothing(
         link=(compiler, *recipe.link[1:]),
     )  # fmt: skip
     bundle.file.write_bytes(encode(replace(bundle.manifest, recipes=(own,))))
-    cluster.add("right", env={"TINY_HOME": str(homes["right"])})
+    cluster.add("right", env={"TINY_HOME": str(homes["right"]), abi.TEST_UNRESTRICTED: "1"})
     cluster.add("wrong", env={"TINY_HOME": str(homes["wrong"])})
     try:
         done = farm(lazyck, cluster, bundle, "--all")

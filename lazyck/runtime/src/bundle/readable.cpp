@@ -78,6 +78,7 @@ void add_directories(std::string program, Strings& out) {
 // nvcc calls for the host, which it finds in PATH if no word names it.
 Strings compilers_of(const RecipeRow& recipe, const std::string& home) {
     Strings named = compiler_of(recipe);
+    if (!recipe.link.empty()) named.push_back(recipe.link[0]);
     const Strings& words = recipe.compile;
     bool has_host_compiler = recipe.toolchain != LAZYCK_TOOLCHAIN_CUDA;
     const auto add = [&](const std::string& host_compiler) {
