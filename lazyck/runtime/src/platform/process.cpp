@@ -111,6 +111,14 @@ LAZYCK_BARE void reset_signals() {
     }
 }
 
+// In a program with more rights than its caller, makes its effective user and group the real ones.
+// gcc asks by access(2), which looks at the real user, where it may put temporary files.
+LAZYCK_BARE void become_effective_user() {
+    const long user = bare(SYS_geteuid), group = bare(SYS_getegid);
+    if (bare(SYS_getgid) != group) bare(SYS_setresgid, group, group, group);
+    if (bare(SYS_getuid) != user) bare(SYS_setresuid, user, user, user);
+}
+
 // Closes all descriptors but our own. The others belong to the program, whose sockets would stay
 // open and whose locks would stay held as long as a copy of their descriptors is open.
 LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
@@ -155,6 +163,7 @@ LAZYCK_BARE int become_program(void* data) {
     if (status >= 0) status = out < 0 ? out : bare(SYS_dup3, out, 1);
     if (status >= 0) status = err < 0 ? err : bare(SYS_dup3, err, 2);
     if (status >= 0 && start.directory >= 0) status = where < 0 ? where : bare(SYS_fchdir, where);
+    become_effective_user();
     if (status >= 0) status = bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (status >= 0) {
         const unsigned long nothing = 0;
