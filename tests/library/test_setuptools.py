@@ -251,7 +251,7 @@ def test_wheel_carries_its_bundle(build: Build, lazyck: Lazyck, tmp_path: Path) 
     bundle = site / "kernels" / "lazyck" / module.name.removesuffix(".so")
     with tarfile.open(bundle / "sources.tar.gz") as sources:
         assert {Path(name).name for name in sources.getnames()} == {
-            "scale.hpp", "scale_d32.cpp", "scale_d64.cpp", "scale_d128.cpp", "contents",
+            "scale.hpp", "scale_d32.cpp", "scale_d64.cpp", "scale_d128.cpp", "contents", "host.headers",
         }  # fmt: skip
     recorded = next(site.glob("*.dist-info/RECORD")).read_text()
     assert f"kernels/lazyck/{bundle.name}/manifest," in recorded

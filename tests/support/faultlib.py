@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lazyck import abi
 from support import REPOSITORY
 from support.lazylib import CXX, LazyLibrary, build_lazy_library, run
 from support.small_library import BLOBS, HEADER, MAIN, SYMBOLS
@@ -120,6 +121,7 @@ class Patient:
     def env(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         full = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
         places = {"LAZYCK_CACHE_DIR": str(self.cache), "TMPDIR": str(self.cache.parent / "tmp")}
+        places[abi.TEST_UNRESTRICTED] = "1"  # the compiler reads what it remembers
         return {**full, **self.lib.env, **places, **(more or {})}
 
     def faulty(self, first: int, error: int, **more: str) -> dict[str, str]:
