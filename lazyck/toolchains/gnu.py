@@ -38,7 +38,7 @@ def driver_programs(words: tuple[str, ...], language: str, env: tuple[tuple[str,
     how = dict(env)
     shown = proc.run([*words, "-###", "-shared", "-x", language, "/dev/null", "-o", "/dev/null"], env=how)
     found = [words[0]]
-    for line in shown.stderr.splitlines():
+    for line in shown.stderr.splitlines() if shown.status == 0 else ():
         first, *rest = shlex.split(line) if line.startswith(" ") else [""]
         found += [os.path.normpath(first) if "/" in first else first, *own_inputs(rest)]
     if any(os.path.basename(program) == "collect2" for program in found):  # which starts the linker

@@ -14,11 +14,18 @@ from support import REPOSITORY, Lazyck
 from support.llvm_tools import CLANG, COMPILERS, compiler, irc, needs_clang, needs_llvmlite
 from support.ops_library import inspect
 
+from lazyck import abi
 from lazyck.interceptor.log import read_log
 from lazyck.toolchains import HOST, LLVM, lookup
 
 PROJECT = REPOSITORY / "tests" / "projects" / "ir"
 CALL = "import ctypes, sys; l = ctypes.CDLL(sys.argv[1]); print(*(l.call(n.encode(), 5) for n in sys.argv[2:]))"
+
+
+@pytest.fixture(autouse=True)
+def unrestricted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let lazyck-irc read the checkout, in which an editable install has lazyck."""
+    monkeypatch.setenv(abi.TEST_UNRESTRICTED, "1")
 
 
 def call(library: Path, *names: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -294,7 +294,6 @@ std::string compiler_name(std::string_view version_text, const Strings& marks) {
 std::string Compilers::find_name(const ManifestRow& at, Cache& cache) {
     const std::uint32_t number = at.blob().recipe;
     const RecipeRow recipe = at.manifest.recipe(number);
-    if (recipe.programs.empty()) return recipe.toolchain_id;
     const SourceFile source = m_sources.find(at, cache);
     const Question question = question_of(recipe, source.root, at.manifest.library());
     const std::string digest = digest_of(question);
@@ -331,6 +330,8 @@ std::string Compilers::name(const ManifestRow& at, Cache& cache) {
 }
 
 std::string Compilers::known(const ManifestRow& at) {
+    const RecipeRow recipe = at.manifest.recipe(at.blob().recipe);
+    if (recipe.programs.empty()) return recipe.toolchain_id;
     const std::lock_guard<std::mutex> guard(m_mutex);
     const auto found = m_names.find(at.blob().recipe);
     return found == m_names.end() ? "" : found->second;
