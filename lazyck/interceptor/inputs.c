@@ -142,11 +142,13 @@ size_t count_passed_inputs(const Conf* conf, const Command* cmd, const char* cwd
     size_t size, found = 0;
     if (!read_file(conf->log, &data, &size)) return 0;
     List objects = {0};
-    for (char** line = split(copy_text(data, size), "\n"); *line; line++) {
-        char** field = split(*line, "\t");
-        size_t fields = 0;
-        while (field[fields]) fields++;
-        if (fields == 7 && !strcmp(field[0], LAZYCK_DID_PASS) && strcmp(field[5], "0")) push(&objects, field[3]);
+    for (const char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + size - line))); line = end + 1) {
+        // Most lines are of other calls: only those of blobs are taken apart.
+        const char* numbers = end;
+        for (int tabs = 0; numbers > line && tabs < 2;) tabs += *--numbers == '\t';
+        if (strncmp(line, LAZYCK_DID_PASS "\t", sizeof LAZYCK_DID_PASS) || !strncmp(numbers, "\t0\t", 3)) continue;
+        char** field = split(copy_text(line, (size_t)(numbers - line)), "\t");
+        if (field[0] && field[1] && field[2] && field[3]) push(&objects, field[3]);
     }
     for (size_t i = 0; i < cmd->inputs.n; i++) found += holds(&objects, absolute_path(cwd, cmd->inputs.v[i]));
     return found;

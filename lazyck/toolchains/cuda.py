@@ -150,8 +150,8 @@ class CudaToolchain(Toolchain):
         if not native.names_native(join(items)):
             return list(items)
         compiler = (*cmd.call.argv[: cmd.call.prefix], *join(i for i in items if i.name in _both("-ccbin")))
-        job = SourceCompile(compiler, "x.cu", "x.o", env=self.tool_env(cmd, environment(), for_base=True))
-        host = self._preprocessing(job)[0][:1]
+        env = self.tool_env(cmd, environment(), for_base=True)
+        host = self._host_compiler(compiler, tuple(sorted(env.items())))
         kept: list[CommandItem] = []
         for item in items:
             if native.names_native(item.words):
@@ -160,6 +160,10 @@ class CudaToolchain(Toolchain):
                 item = CommandItem(("-Xcompiler", value), "-Xcompiler", value)
             kept.append(item)
         return kept
+
+    @lru_cache(maxsize=64)  # noqa: B019  there is one object of this class
+    def _host_compiler(self, compiler: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+        return tuple(self._preprocessing(SourceCompile(compiler, "x.cu", "x.o", env=dict(env)))[0][:1])
 
     def archs_in(self, words: Sequence[str]) -> tuple[str, ...]:
         found: list[str] = []

@@ -330,11 +330,14 @@ std::string Compilers::name(const ManifestRow& at, Cache& cache) {
 }
 
 std::string Compilers::known(const ManifestRow& at) {
-    const RecipeRow recipe = at.manifest.recipe(at.blob().recipe);
-    if (recipe.programs.empty()) return recipe.toolchain_id;
-    const std::lock_guard<std::mutex> guard(m_mutex);
-    const auto found = m_names.find(at.blob().recipe);
-    return found == m_names.end() ? "" : found->second;
+    const std::uint32_t number = at.blob().recipe;
+    {
+        const std::lock_guard<std::mutex> guard(m_mutex);
+        const auto found = m_names.find(number);
+        if (found != m_names.end()) return found->second;
+    }
+    const RecipeRow recipe = at.manifest.recipe(number);
+    return recipe.programs.empty() ? recipe.toolchain_id : "";
 }
 
 }  // namespace lazyck::rt
