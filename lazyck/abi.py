@@ -21,9 +21,11 @@ SYMBOL_SLOT_COUNT = "lazyck_slot_count"
 SYMBOL_MANIFEST = "lazyck_manifest"
 SYMBOL_MANIFEST_END = "lazyck_manifest_end"
 SYMBOL_TRAMPOLINE = "lazyck_trampoline"
-# If the library hides a function ahead of time, blobs call it by its own name, this mark and the
-# library's tag, such as `_Z3addii.lazyck.1a2b3c4d`, in place of which no other can be bound.
-PRIVATE_MARK = ".lazyck."
+# What a library hides ahead of time, its blobs use by a private name, in place of which no other
+# can be bound: this lead, and a digest of the symbol and the library's tag.
+PRIVATE_LEAD = "lazyck."
+PRIVATE_DIGITS = 12
+PRIVATE_MARK = ".lazyck"  # behind a symbol in a manifest: its stub has a private name
 
 # -- host units and kernel units -------------------------------------------------------------------
 # A host unit registers this mark and its own name in the place of device code.
@@ -68,7 +70,7 @@ CCBIN_OPTIONS, CCBIN_VARIABLE = "-ccbin --compiler-bindir", "NVCC_CCBIN"
 
 # -- versions --------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
-MANIFEST_VERSION = 7
+MANIFEST_VERSION = 8
 # The columns of a manifest's header, behind the magic, and of the rows of its tables, in order.
 # formats/manifest.py has the grammar, and says what each column means.
 MANIFEST_HEADER = {
@@ -77,7 +79,7 @@ MANIFEST_HEADER = {
     "blobs_at": "u32", "symbols_at": "u32", "recipes_at": "u32", "lists_at": "u32",
     "strings_at": "u32", "strings_size": "u32",
     "library": "S", "soname": "S", "cache_name": "S", "root": "S", "archs": "L", "eager": "P", "creator": "S",
-    "digest": "S", "machine": "S", "private_names": "L", "contents": "S",
+    "digest": "S", "machine": "S", "private_names": "L", "private_tag": "S", "contents": "S",
 }  # fmt: skip
 MANIFEST_BLOB = {
     "name": "S", "source": "S", "recipe": "u32", "digest": "S", "first_symbol": "u32", "symbol_count": "u32",

@@ -15,7 +15,8 @@ from the magic. What is not plain about the other columns:
     header  digest          of all that the build decides of the keys of entries, by which an
                             installed pack says what it was made for
             machine         a name of `machines.py`; if empty, the machine of the reader
-            private_names   names without a stub that blobs call by private names
+            private_names   the private names that blobs use and that no stub has
+            private_tag     what private names are made with, besides the symbol
             contents        SHA-256 of the bundle's `contents`, which lists the digest of each file
                             (see bundle.py); if empty, the bundle was laid out by hand and is taken
                             as it is
@@ -135,6 +136,7 @@ class Manifest:
     digest: str = ""
     machine: str = ""
     private_names: tuple[str, ...] = ()
+    private_tag: str = ""
     contents: str = ""
 
     @property

@@ -16,13 +16,12 @@ from lazyck.postbuild.bundle_paths import BundlePaths, common_prefix, header_dir
 from lazyck.postbuild.cxx import mangled
 from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.eager import EagerObject, HostUnit, Program, can_be
+from lazyck.postbuild.facts import Settled
 from lazyck.postbuild.link_context import LinkContext
-from lazyck.postbuild.objects.reveal import private_name
+from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, path_from, to_pair
-from lazyck.postbuild.references import TextReferences
-from lazyck.postbuild.settle import Settled
 from lazyck.settings.environment import environment
 from lazyck.toolchains import by_name
 from lazyck.toolchains.command import CompileCommand
@@ -39,21 +38,20 @@ class Description:
 
 
 class PrivateNames:
-    """Knows the names that a library hides ahead of time and that its blobs call by private names.
-    `of_objects` are those that its real objects hide."""
+    """Knows the private names of a library, for keys. `offered` are those of what its real objects
+    hide."""
 
     def __init__(
-        self, lazy: Sequence[Probed], owned: Ownership, of_objects: frozenset[str], references: TextReferences
+        self, lazy: Sequence[Probed], owned: Ownership, offered: Mapping[str, str], tag: str, mentions: Mentions
     ) -> None:
-        self.of_objects = of_objects
+        self.offered, self.tag = offered, tag
         self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
-        every = of_objects.union(*self._own.values())
-        self._spelled = references.spelled(every)
-        self._every = digest(*map(encode, sorted(every)))
+        every = frozenset(offered).union(*self._own.values())
+        self._named = mentions.digests(every, self._own)
 
     def key(self, blob: CompileCommand) -> tuple[str, ...]:
         """Return what stands in a key for the private names that the object of `blob` may have."""
-        return *sorted(self._own[blob]), self._spelled.get(blob, self._every)
+        return self.tag, *sorted(self._own[blob]), self._named[blob]
 
 
 def describe(
@@ -105,7 +103,7 @@ def describe(
     for p, name, source in zip(lazy, names, sources, strict=False):
         recipe = recipes.of(p.blob)
         key = key_of(p, recipe, soname, machine, *private.key(p.blob), *versions)
-        symbols = tuple(private_name(s, soname) if s in p.private else s for s in owned.lazy[p.blob])
+        symbols = tuple(s + abi.PRIVATE_MARK if s in p.private else s for s in owned.lazy[p.blob])
         apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
         rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, units=apart)))
     parts: list[BlobRecord] = []
@@ -136,7 +134,8 @@ def describe(
         creator=f"lazyck {__version__}",
         digest=digest_of_keys(blobs, recipes.all()),
         machine=machine,
-        private_names=tuple(private_name(s, soname) for s in sorted(private.of_objects)),
+        private_names=tuple(private.offered.values()),
+        private_tag=private.tag,
     )
     outside = ((p.blob.source, recipes.path_outside(p.blob)) for p in every)
     unfit = {source: Reason(ReasonKind.OPTION_ONLY_HERE, path) for source, path in outside if path}

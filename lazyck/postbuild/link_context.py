@@ -1,10 +1,12 @@
 """Holds what all steps of one lazy link share."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from lazyck.files import digest, encode
 from lazyck.postbuild.build_options import BuildOptions
 from lazyck.postbuild.bundle_paths import BundlePaths
 from lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name
@@ -37,6 +39,14 @@ class LinkContext:
     @property
     def work(self) -> Path:
         return self.directory / "probe"
+
+    @cached_property
+    def tag(self) -> str:
+        """Return what private names are made with: it tells apart the libraries of a process that
+        have equal names, and stays equal from build to build."""
+        place = os.path.relpath(self.link.output, self.link.call.cwd)
+        place = "" if place.startswith(os.pardir) else place  # such as a directory of a random name
+        return digest(*map(encode, (self.name, self.inputs.soname, place)))[:8]
 
     def soname(self, owned: Ownership) -> str:
         """Return the soname of the library, or an empty string for an executable."""

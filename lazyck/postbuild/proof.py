@@ -108,6 +108,11 @@ class BundleProof:
         self._known = _read(context.final / _FILE)
         self._used: dict[str, Finding] = {}
 
+    @property
+    def added(self) -> frozenset[tuple[int, str]]:
+        """Return the headers that were found missing so far, each with the number of its group."""
+        return frozenset((i, header) for i, headers in self._added.items() for header in headers)
+
     def completed(self, lazy: Sequence[Probed]) -> tuple[Probed, ...]:
         """Return the blobs, with all headers added that were found missing so far."""
         added = {b: more for i, more in self._added.items() for b in self._blobs_of(i)}

@@ -11,7 +11,7 @@ import pytest
 from support import Lazyck
 from support.cuda_machine import VISIBLE, cuda_environment, cuda_home, needs_nvcc, release
 
-from lazyck.postbuild.cxx.uses import instances
+from lazyck.postbuild.cxx.instances import instances
 from lazyck.postbuild.objects.elf import open_image
 from lazyck.postbuild.probe.real_object import judge
 

@@ -16,6 +16,7 @@ _KNOWN_BY_PATTERN = {
 }
 _WORD = re.compile(r"\w+")
 _STANDARD = re.compile(r"_Z(?:T[VISTC]|GV|T[hv]n?\d+_(?:n?\d+_)?)?N?[VKRO]*(?:S[tabsiod]|9__gnu_cxx|10__cxxabiv1)")
+_FREE_OPERATOR = re.compile(r"_Z[a-z][a-zA-Z]")
 _UNNAMED = re.compile(r"\d_GLOBAL__N__")
 
 
@@ -34,24 +35,22 @@ def identifiers(symbol: str) -> frozenset[str]:
     return frozenset(_parsed(symbol)[0][-1:] or _all_names(symbol))
 
 
-def scope_of(symbol: str) -> str:
-    """Return the name of the class or namespace that `symbol` is a member of, or an empty string if
-    there is none or the symbol is not followed here. A class's name stands in every source text
-    that uses the symbol, as the last name does."""
-    return "".join(_parsed(symbol)[0][-2:-1]) if symbol.startswith("_ZN") else ""
+def spellings(symbol: str) -> tuple[frozenset[str], ...]:
+    """Return the ways in which a text can name `symbol`. One of these sets of identifiers stands in
+    every text that declares the symbol: its name and those of its classes and namespaces. The set
+    is empty for what compilers use without a declaration, such as `operator new`."""
+    if not symbol.startswith("_Z"):
+        return (frozenset({symbol}),)
+    if _FREE_OPERATOR.match(symbol):
+        return (frozenset(),)
+    names = frozenset(n for n in _parsed(symbol)[0] if not n.startswith("_GLOBAL__N_"))
+    return (names,) if names else tuple(frozenset({n}) for n in _all_names(symbol)) or (frozenset(),)
 
 
 def scopes_of(symbol: str) -> frozenset[str]:
     """Return the names of all namespaces and classes that `symbol` stands in, without unnamed ones,
     or none if it is not followed here. A file that opens them writes each of these names."""
     return frozenset(n for n in _parsed(symbol)[0][:-1] if not n.startswith("_GLOBAL__N_"))
-
-
-def class_in(symbol: str) -> str:
-    """Return the name of a class that `symbol` shows to be one, as constructors and `const` members
-    do. Return an empty string for other symbols."""
-    names, is_structor = _parsed(symbol) if symbol.startswith("_ZN") else ([], False)
-    return "".join(names[-1:] if is_structor else names[-2:-1] if symbol.startswith(("_ZNK", "_ZNV")) else ())
 
 
 def is_private(symbol: str) -> bool:

@@ -9,22 +9,25 @@ An archive with deferred members is written as an archive to be made again from 
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
+from lazyck import abi
 from lazyck.abi import Role
 from lazyck.errors import FormatError
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import state
-from lazyck.postbuild.link import outputs
-from lazyck.postbuild.link.reach import Demands
+from lazyck.postbuild.facts import Demands
+from lazyck.postbuild.link import outputs, version_script
 from lazyck.postbuild.link.relink import RUNTIME
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import elf
-from lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories
-from lazyck.postbuild.objects.reveal import private_name, reveal
+from lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories, linker_words
+from lazyck.postbuild.objects.reveal import offer
 from lazyck.toolchains import lookup
 from lazyck.toolchains.command import CompileCommand, Invocation
 from lazyck.toolchains.options import CommandItem
@@ -45,7 +48,8 @@ def link_words(
     """
     link, inputs, directory = context.link, context.inputs, context.directory
     shutil.rmtree(directory / "objects", ignore_errors=True)
-    keeper = PortableArguments(context, demands, soname)
+    keeper = PortableArguments(context, demands)
+    directories = library_directories(inputs.items, link)
     output = f"{state.HERE}/{os.path.basename(link.output)}"
     mine = [f"{state.HERE}/stubs.o", *([RUNTIME] if demands else [])]
     mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
@@ -56,7 +60,13 @@ def link_words(
             words += mine
         if i in inputs.deferred or item.role is Role.OUTPUT:
             continue
-        words += [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
+        named = (
+            [p for p in files_of(item, link, directories) if p in inputs.archives] if item.role is Role.LIBRARY else []
+        )
+        if named:
+            words += keeper.archive(named[0], item)
+        else:
+            words += [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
     words += ["-o", output]
     if demands is not None:
         # `-Xlinker` is the one spelling that all drivers know.
@@ -92,17 +102,29 @@ def _for_blobs(inputs: LinkInputs, keeper: "PortableArguments", demands: Demands
     return words
 
 
+# What version scripts must let pass: private names, and the tables of GPU runtimes (see cudart.py).
+_PASSING = (f"{abi.PRIVATE_LEAD}*", "lazyck_cudart_*")
+_EXCLUDE = ("--exclude-libs", "-exclude-libs")
+
+
 class PortableArguments:
     """Makes words independent of the build: inputs become copies, other paths absolute, shim homes
-    real ones. Copies for a lazy library of that `soname` export what its blobs demand, if any."""
+    real ones. Copies for a lazy library offer what its blobs demand, if any."""
 
-    def __init__(self, context: LinkContext, demands: Demands | None = None, soname: str = "") -> None:
+    def __init__(self, context: LinkContext, demands: Demands | None = None) -> None:
         self._link, self.paths = context.link, context.paths
-        self._revealed = demands.revealed if demands and demands.has_blobs else None
-        self._aliases = {s: private_name(s, soname) for s in demands.renamed} if demands else {}
+        self._offered = demands.offered if demands and demands.has_blobs else None
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
         self._objects = context.directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
+        words = linker_words(context.inputs.items)
+        self._scripts = {self._link.call.path(name) for name in _values(words, ("--version-script", "-version-script"))}
+        excluded = {name for value in _values(words, _EXCLUDE) for name in re.split("[,:]", value)}
+        # An archive that the driver adds would have to stay excluded, too.
+        adds_archives = any(item.name.startswith("-static") for item in context.inputs.items) and "ALL" in excluded
+        has_lto = excluded and any(m.is_lto for path in context.inputs.archives for _, m in elf.read_archive(path))
+        self._excluded = frozenset(excluded) if self._offered and not adds_archives and not has_lto else frozenset()
+        self._skips_next = False
 
     def copy(self, name: str) -> str:
         """Return the word that names a kept copy of the file `name`."""
@@ -114,10 +136,27 @@ class PortableArguments:
         elif not target.exists():
             shutil.copy2(path, target)
         shown = target.with_name(f"shown-{target.name}")
-        is_shown = self._revealed is not None and reveal(target, shown, self._revealed, self._aliases)
-        word = f"{state.HERE}/objects/{(shown if is_shown else target).name}"
+        word = f"{state.HERE}/objects/{(shown if self._offers(path, target, shown) else target).name}"
         self.originals[word] = name
         return word
+
+    def _offers(self, path: str, target: Path, shown: Path) -> bool:
+        """Make `shown` from the copy `target` of the file at `path` if it offers blobs anything."""
+        if self._offered is None:
+            return False
+        if path in self._scripts:
+            text = target.read_bytes().decode("utf-8", "surrogateescape")
+            write_atomic(shown, encode(version_script.opened(text, _PASSING)))
+            return True
+        if elf.kind(target) not in ("object", "archive"):
+            return False
+        is_excluded = elf.kind(target) == "archive" and not self._excluded.isdisjoint({"ALL", os.path.basename(path)})
+        return offer(target, shown, self._offered, is_excluded=is_excluded)
+
+    def archive(self, path: str, item: CommandItem) -> list[str]:
+        """Return the words for an `item` that is `-l` of the archive at `path`."""
+        word = self.copy(path)
+        return [word] if word.startswith(f"{state.HERE}/objects/shown-") else self.item(item)
 
     def item(self, item: CommandItem) -> list[str]:
         """Return the words of an option, or of an input that is neither object nor archive."""
@@ -127,7 +166,10 @@ class PortableArguments:
         if item.value is None:
             return list(item.words)
         if item.role is Role.LINKER:
-            value = ",".join(self.linker_part(part) for part in item.value.split(","))
+            parts = [self.linker_part(part) for part in item.value.split(",") if not self._is_skipped(part)]
+            if not parts:
+                return []
+            value = ",".join(parts)
         elif item.role is Role.LIBRARY_DIR:
             value = self.paths.real(self._link.call.path(item.value))
         elif item.name in ("-T", "--script"):
@@ -135,6 +177,13 @@ class PortableArguments:
         else:
             value = self.paths.real(item.value) if item.value.startswith("/") else item.value
         return item.with_value(value)
+
+    def _is_skipped(self, part: str) -> bool:
+        """Return whether a word for the linker excludes archives, whose copies hide all."""
+        was_next, self._skips_next = self._skips_next, bool(self._excluded) and part in _EXCLUDE
+        return (
+            was_next or self._skips_next or (bool(self._excluded) and part.startswith(tuple(f"{e}=" for e in _EXCLUDE)))
+        )
 
     def linker_part(self, part: str) -> str:
         """Return one of the parts of a word for the linker, independent of the build."""
@@ -146,6 +195,14 @@ class PortableArguments:
             is_library = ".so" in os.path.basename(path)
             return f"{lead}{equals}{self.paths.real(path) if is_library else self.copy(value)}"
         return f"{lead}{equals}{self.paths.real(value) if value.startswith('/') else value}"
+
+
+def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """Yield the values that words for the linker give to one of the `options`."""
+    for word, following in pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if name in options:
+            yield value if equals else following
 
 
 AHEAD_VERSION = 4

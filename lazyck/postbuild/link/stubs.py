@@ -18,7 +18,7 @@ from lazyck import abi
 from lazyck.errors import BuildError
 from lazyck.machines import MACHINES, Machine
 from lazyck.postbuild.objects.assembly import symbol, text
-from lazyck.postbuild.objects.reveal import plain_name
+from lazyck.postbuild.objects.reveal import elf_name, plain_name
 from lazyck.toolchains import gpu_runtimes
 
 
@@ -28,17 +28,17 @@ def render_stubs(
     machine: str = "",
     aliases: Mapping[str, str] = MappingProxyType({}),
     *,
+    tag: str = "",
     device_symbols: int = 0,
     wrapped: Sequence[str] = (),
 ) -> str:
-    """Return assembler text with one stub per symbol. Slot numbers follow the order of `symbols`. A
-    symbol that `aliases` maps to another is one more name of the other's stub. Behind the slots of
-    `symbols` are those of `device_symbols`, for which nothing stands. `wrapped` are the functions
-    of GPU runtimes that get wrappers.
+    """Return assembler text with one stub per symbol, as the manifest has them. Slot numbers follow
+    the order of `symbols`. A symbol that `aliases` maps to another is one more name of the other's
+    stub. Behind the slots of `symbols` are those of `device_symbols`, for which nothing stands.
+    `wrapped` are the functions of GPU runtimes that get wrappers.
 
-    A private name stands beside the plain one. The plain name is exported too, since other blobs
-    call it, but it is protected: what an ahead-of-time build hides, no other library may interpose
-    in the library's own calls. `manifest_file` is embedded by `.incbin` when the text is assembled.
+    A private name (see reveal.py), which is made with the library's `tag`, stands beside the plain
+    one, which is hidden. `manifest_file` is embedded by `.incbin` when the text is assembled.
     Raises `BuildError` for a machine (default: this one) without a renderer, and for a name that no
     assembler line can hold.
     """
@@ -47,11 +47,11 @@ def render_stubs(
     if machine_code is None:
         known = ", ".join(sorted(MACHINES))
         raise BuildError(f"lazyck has no stubs for machine {machine!r}", f"build for one of: {known}")
-    code = _render_code(symbols, aliases, machine_code)
+    code = _render_code([plain_name(s) for s in symbols], aliases, machine_code)
     for alias, target in ((_quote(a), _quote(t)) for a, t in aliases.items()):
         code += [f" .globl {alias}", f" .set {alias},{target}"]
-    for plain, private in ((_quote(plain_name(s)), _quote(s)) for s in symbols if plain_name(s) != s):
-        code += [f" .globl {plain}", f" .protected {plain}", f" .set {plain},{private}"]
+    for plain, private in ((_quote(plain_name(s)), _quote(elf_name(s, tag))) for s in symbols if plain_name(s) != s):
+        code += [f" .hidden {plain}", f" .globl {private}", f" .type {private},@function", f" .set {private},{plain}"]
     slots = len(symbols) + device_symbols
     code += [*render_wrappers(wrapped, slots, machine_code), *_render_slots(len(symbols), device_symbols)]
     return "\n".join([machine_code.assembler_options, *code, *_render_data(slots, manifest_file), ""])

@@ -34,10 +34,12 @@ _ET_REL, _ET_DYN = 1, 3
 _SHT_SYMTAB, _SHT_RELA, _SHT_DYNAMIC, _SHT_NOBITS, _SHT_DYNSYM, _SHT_GROUP, _SHT_SYMTAB_SHNDX = 2, 4, 6, 8, 11, 17, 18
 _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
 _STO_VARIANT = 0x80  # STO_AARCH64_VARIANT_PCS, STO_RISCV_VARIANT_CC
+_WEAK, _UNIQUE = 2, 10
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
 _VISIBILITIES = ("default", "internal", "hidden", "protected")
 _MOST_TEXT, _MOST_SHARING = 1 << 20, 256  # in characters; as a multiple of a string table's size
+_STARTUP = (".init_array", ".fini_array", ".preinit_array", ".ctors", ".dtors")
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _AR, _THIN = b"!<arch>\n", b"!<thin>\n"
 
@@ -67,8 +69,9 @@ WANTED_HERE = "@hidden"
 
 def asked_for(table: Iterable[Symbol]) -> frozenset[str]:
     """Return the names that an object with these symbols leaves undefined. One that it declares
-    hidden must be in the same library: it is also returned with `WANTED_HERE` behind it."""
-    wanted = [s for s in table if s.section == _SHN_UNDEF and s.name and s.binding != "LOCAL"]
+    hidden must be in the same library: it is also returned with `WANTED_HERE` behind it. A weak
+    reference asks for nothing."""
+    wanted = [s for s in table if s.section == _SHN_UNDEF and s.name and s.binding not in ("LOCAL", "WEAK")]
     return frozenset(s.name for s in wanted).union(s.name + WANTED_HERE for s in wanted if s.hidden)
 
 
@@ -91,6 +94,8 @@ class ObjectSymbols:
     functions: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()  # objects, TLS, common
     hidden: frozenset[str] = frozenset()
+    asked_for: frozenset[str] = frozenset()  # those of `undefined` that are not only weak
+    has_startup: bool = False  # has code that runs when it is loaded or unloaded
     is_deferred: bool = False
     is_lto: bool = False  # if so, the lists may be empty or incomplete
 
@@ -173,7 +178,8 @@ class ElfImage:
 
     def with_aliases(self, aliases: Mapping[str, str]) -> bytes:
         """Return the relocatable object with further names, which are exported, for symbols that it
-        defines. Its symbol table and string table grow, and stand at its end."""
+        defines. One that is unique in its process is an ordinary weak symbol under its further
+        name. The symbol table and the string table grow, and stand at the end."""
         data = bytearray(self.data)
         index = next((i for i, s in enumerate(self.sections) if s.type == _SHT_SYMTAB), 0)
         defined = ((i, s) for i, s in enumerate(self.symbols()) if s.section and s.binding != "LOCAL")
@@ -188,6 +194,7 @@ class ElfImage:
                 grown[i] = bytearray(self.content(s))
         for i, name in shown:
             _, info, other, *rest = _SYMBOL.unpack_from(rows, i * _SYMBOL.size)
+            info = info & 15 | _WEAK << 4 if info >> 4 == _UNIQUE else info
             rows += _SYMBOL.pack(len(names), info, other & ~3, *rest)
             names += os.fsencode(aliases[name]) + b"\0"
             for extended in (grown[k] for k in grown.keys() - {index, table.link}):
@@ -197,6 +204,14 @@ class ElfImage:
             head = _HEADER.unpack_from(self.data)
             struct.pack_into("<QQ", data, head[6] + i * head[11] + 24, len(data), len(content))
             data += content
+        return bytes(data)
+
+    def with_hidden(self) -> bytes:
+        """Return the relocatable object with all symbols hidden that it defines for others."""
+        data = bytearray(self.data)
+        for at, s in self.symbol_rows():
+            if s.section and s.binding != "LOCAL" and s.visibility in ("default", "protected"):
+                data[at + 5] = data[at + 5] & ~3 | _VISIBILITIES.index("hidden")
         return bytes(data)
 
     def _read_symbols(self, index: int, table: Section) -> list[Symbol]:
@@ -437,6 +452,8 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
         functions=frozenset(s.name for s in own if s.type in ("FUNC", "IFUNC")),
         data=frozenset(s.name for s in own if s.type in ("OBJECT", "TLS", "COMMON")),
         hidden=frozenset(s.name for s in own if s.hidden),
+        asked_for=frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.binding != "WEAK"),
+        has_startup=any(s.name.startswith(_STARTUP) for s in image.sections),
         is_deferred=image.is_deferred,
         is_lto=image.is_lto,
     )

@@ -1,79 +1,51 @@
-"""Shows blobs what the objects of their library hide, by editing the symbol tables of copies.
+"""Offers blobs what the objects of their library hide, by editing the symbol tables of copies.
 
 Ahead of time, all files of a library see each other's hidden symbols. A blob is a library of its
-own, and does not see them. A symbol that blobs need becomes protected. It is then exported, and the
-library's own code, which was compiled for a hidden symbol, is still bound to it, whatever other
-libraries define. Blobs use it by a private name, which no other library has: the loader binds by
-name. So do blobs with functions that `-fvisibility=hidden` keeps within the library. The runtime
-gives that name to the symbols of the blobs' objects, both where they define such a function and
-where they refer to it (runtime/src/store/private_names.cpp). A stub has the private name and the
-plain one, and so has what the library's own objects hide.
+own, and does not see them. So a symbol that blobs may use has a private name besides, which is
+exported, and which no other library has: the loader binds by name. The plain name stays as it is.
+Functions of blobs that the library hides have private names, too. The runtime gives these names to
+the symbols of the blobs' objects, both where they define such a symbol and where they refer to it
+(runtime/src/store/private_names.cpp).
+
+Header state is among these symbols: inline variables, and static variables of templates and of
+inline functions. Blobs have such definitions too, and use the library's, which the loader finds
+first.
 """
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from lazyck import abi
 from lazyck.files import encode
-from lazyck.postbuild.objects import elf, kernels
+from lazyck.postbuild.objects import elf
 
 # Vtables and type information exist in each file that needs them, also ahead of time. They are
 # compared by name.
 _ARTIFICIAL = re.compile(r"_ZT[VITSC]|DW\.ref\.")
-_PROTECTED, _WEAK = 3, 2
 
 
-def reveal(source: Path, target: Path, names: Collection[str], aliases: Mapping[str, str]) -> bool:
-    """Make `target` a copy of the object or archive `source` that exports the hidden symbols
-    `names` and the hidden state of headers. Symbols that `aliases` maps to another name are
-    exported under that name too. Return whether `source` has any of these; if it has none, no copy
-    is made. Archives with LTO objects get no aliases, because only the compiler knows their names.
-
-    State of headers are variables that each file defines and of which the link takes one
-    definition: inline variables, and static variables of templates and of inline functions. Blobs
-    have such definitions too, and must use the library's. One that is unique in its process becomes
-    an ordinary weak symbol: ahead of time, other libraries do not share it. Handles of kernels that
-    headers define are such state too.
-    """
-    members = elf.placed_members(source)
-    changes = [c for _, at, content in members for c in _changes(content, str(source), at, names)]
-    if changes:
-        data = bytearray(source.read_bytes())
-        for at, byte in changes:
-            data[at] = byte
-        target.write_bytes(data)
-        if aliases:
-            _add_aliases(target, aliases)
-    return bool(changes)
-
-
-def _add_aliases(path: Path, aliases: Mapping[str, str]) -> None:
-    members = list(elf.members(path))
-    images = [elf.ElfImage(content, str(path)) if content[:4] == b"\x7fELF" else None for _, content in members]
-    if all(image is not None and not image.is_lto for image in images):
-        made = [image.with_aliases(aliases) for image in images if image is not None]
-        if elf.kind(path) == "archive":
-            elf.write_archive(path, [(name, content) for (name, _), content in zip(members, made, strict=True)])
-        else:
-            path.write_bytes(made[0])
-
-
-def _changes(data: bytes, where: str, base: int, names: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Yield (offset in the file, new byte) for one object, which begins at `base`."""
-    if data[:4] != b"\x7fELF":
-        return
-    image = elf.ElfImage(data, where)
-    handles = kernels.find(image.symbols()).names()
-    for row, s in image.symbol_rows():
-        is_shared = is_header_state(s) or (s.binding == "WEAK" and s.name in handles)
-        if not s.hidden or s.binding == "LOCAL" or not (s.name in names or is_shared):
-            continue
-        info, other = data[row + 4], data[row + 5]
-        yield base + row + 5, (other & ~3) | _PROTECTED
-        if s.binding == "UNIQUE":
-            yield base + row + 4, (info & 15) | (_WEAK << 4)
+def offer(source: Path, target: Path, names: Mapping[str, str], *, is_excluded: bool = False) -> bool:
+    """Make `target` a copy of the object or archive `source`. Each symbol that `names` maps to a
+    private name is exported under that name, too. If it `is_excluded`, all other symbols become
+    hidden, as `--exclude-libs` makes them. Return whether a copy was made: none is if it would be
+    equal, or if only the compiler knows the symbols (LTO)."""
+    members = list(elf.members(source))
+    images = [elf.ElfImage(content, str(source)) if content[:4] == b"\x7fELF" else None for _, content in members]
+    made: list[bytes] = []
+    for image in images:
+        if image is None or image.is_lto:
+            return False
+        own = elf.ElfImage(image.with_hidden(), image.where) if is_excluded else image
+        made.append(own.with_aliases(names))
+    if all(new == content for new, (_, content) in zip(made, members, strict=True)):
+        return False
+    if elf.kind(source) == "archive":
+        elf.write_archive(target, [(name, content) for (name, _), content in zip(members, made, strict=True)])
+    else:
+        target.write_bytes(made[0])
+    return True
 
 
 def is_header_state(s: elf.Symbol) -> bool:
@@ -86,11 +58,16 @@ def is_artificial(name: str) -> bool:
     return _ARTIFICIAL.match(name) is not None
 
 
-def private_name(symbol: str, library: str) -> str:
-    """Return the private name of `symbol` in the library of that soname ("" for the program)."""
-    return f"{symbol}{abi.PRIVATE_MARK}{hashlib.sha256(encode(library)).hexdigest()[:8]}"
+def private_name(symbol: str, tag: str) -> str:
+    """Return the private name of `symbol` in the library of that `tag`."""
+    return abi.PRIVATE_LEAD + hashlib.sha256(encode(symbol + tag)).hexdigest()[: abi.PRIVATE_DIGITS]
 
 
 def plain_name(symbol: str) -> str:
-    """Return the name of which `symbol` is the private one, or `symbol` itself if it is none."""
-    return symbol.rpartition(abi.PRIVATE_MARK)[0] or symbol
+    """Return a symbol of a manifest without the mark that its stub has a private name."""
+    return symbol.removesuffix(abi.PRIVATE_MARK)
+
+
+def elf_name(symbol: str, tag: str) -> str:
+    """Return the name that an entry has for a `symbol` of a manifest with that `tag`."""
+    return private_name(plain_name(symbol), tag) if symbol.endswith(abi.PRIVATE_MARK) else symbol

@@ -10,7 +10,6 @@ from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.inputs import LinkInputs
-from lazyck.postbuild.objects.reveal import is_artificial
 from lazyck.toolchains import by_name
 
 _START_FILE = re.compile(r"(?:[gMrS]?crt[1in]|rcrt1|crt(?:begin|end)[ST]?|crtfastmath|clang_rt\.crt\w+(?:-\w+)?)\.o")
@@ -22,7 +21,9 @@ class SymbolNames:
     defined: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()
     strong: frozenset[str] = frozenset()  # those of `defined` that are neither weak nor merged
-    state: frozenset[str] = frozenset()  # hidden variables that several files may define (see `reveal`); none of LTO's
+    hidden: frozenset[str] = frozenset()  # those of `defined` that only their library sees; none of LTO's
+    asked_for: frozenset[str] = frozenset()  # those of `undefined` that are not only weak
+    has_startup: bool = False  # has code that runs at load
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def read_symbols(inputs: LinkInputs, reader: "SymbolReader") -> LinkSymbols:
     members = {path: reader.archive(path) for path in inputs.archives if os.path.basename(path) not in own}
     for path in objects:
         if _START_FILE.fullmatch(os.path.basename(path)) and (found := objects[path]):
-            objects[path] = SymbolNames(undefined=found.undefined)
+            objects[path] = SymbolNames(undefined=found.undefined, asked_for=found.asked_for)
     files = {**objects, **{path: None if names is None else together(names) for path, names in members.items()}}
     unread = [path for path, names in files.items() if names is None]
     known = {path: names for path, names in files.items() if names is not None}
@@ -61,7 +62,9 @@ def read_symbols(inputs: LinkInputs, reader: "SymbolReader") -> LinkSymbols:
 
 def together(parts: Iterable[SymbolNames | None]) -> SymbolNames:
     known = [p for p in parts if p is not None]
-    return SymbolNames(*(frozenset().union(*(getattr(p, f.name) for p in known)) for f in fields(SymbolNames)))
+    sets = [f.name for f in fields(SymbolNames) if f.name != "has_startup"]
+    joined = {name: frozenset[str]().union(*(getattr(p, name) for p in known)) for name in sets}
+    return SymbolNames(**joined, has_startup=any(p.has_startup for p in known))
 
 
 class SymbolReader:
@@ -110,9 +113,9 @@ class SymbolReader:
 
 def _names(found: elf.ObjectSymbols) -> SymbolNames:
     strong = frozenset(name for name, binding in found.defined.items() if binding == "GLOBAL")
-    shared = found.data & found.hidden
-    state = frozenset(n for n in shared if found.defined[n] in ("WEAK", "UNIQUE") and not is_artificial(n))
-    return SymbolNames(frozenset(found.defined), found.undefined, strong, state)
+    return SymbolNames(
+        frozenset(found.defined), found.undefined, strong, found.hidden, found.asked_for, found.has_startup
+    )
 
 
 def source_name(path: str) -> str:
@@ -131,4 +134,5 @@ def parse_nm(text: str) -> SymbolNames:
     undefined = frozenset(name for name, kind in kinds if kind in "Uwv")
     defined = frozenset(name for name, kind in kinds if kind not in "Uwv" and (kind.isupper() or kind == "u"))
     strong = frozenset(name for name, kind in kinds if name in defined and kind not in "WVu")
-    return SymbolNames(defined, undefined, strong)
+    asked_for = frozenset(name for name, kind in kinds if kind == "U")
+    return SymbolNames(defined, undefined, strong, asked_for=asked_for, has_startup=True)  # it may have some

@@ -9,8 +9,8 @@ from typing import Any
 
 from lazyck.postbuild.cxx.declaration_kinds import Declaration, DeclarationKind, Unsupported
 from lazyck.postbuild.cxx.declarations import parse
+from lazyck.postbuild.cxx.instances import Instances, instances
 from lazyck.postbuild.cxx.lexer import flat, without_attributes
-from lazyck.postbuild.cxx.uses import Instances, instances
 from lazyck.postbuild.probe import content_key, preprocess
 from lazyck.postbuild.probe.group import Answer, Group, first_error, from_json
 from lazyck.postbuild.probe.real_object import defines

@@ -18,7 +18,7 @@ from pathlib import Path
 from lazyck import toolchains
 from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.cxx import demangle
-from lazyck.postbuild.cxx.uses import instances
+from lazyck.postbuild.cxx.instances import instances
 from lazyck.postbuild.objects.elf import open_image
 from lazyck.postbuild.probe import content_key, preprocess
 from lazyck.postbuild.probe.group import Answer, Group, Probed, compile_one, first_error, object_key, rule_files

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from lazyck import abi
 from lazyck.machines import MACHINES
 from lazyck.postbuild.cxx import demangle
+from lazyck.postbuild.cxx.instances import Instances
 from lazyck.postbuild.cxx.mangled import template_of
-from lazyck.postbuild.cxx.uses import Instances
 from lazyck.postbuild.objects import kernels, vtables
 from lazyck.postbuild.objects.elf import ElfImage, Symbol, asked_for
 from lazyck.postbuild.objects.vtables import is_of_class

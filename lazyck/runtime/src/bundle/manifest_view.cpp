@@ -28,6 +28,12 @@ std::string kernel_name(const std::string& symbol) {
     return safe_name(name.substr(0, k_longest_name)) + "-" + hash(symbol).hex().substr(0, k_name_digits);
 }
 
+// Returns whether the stub of a symbol has a private name.
+bool is_private(std::string_view symbol) {
+    constexpr std::string_view k_mark = LAZYCK_PRIVATE_MARK;
+    return symbol.size() > k_mark.size() && symbol.substr(symbol.size() - k_mark.size()) == k_mark;
+}
+
 std::string symbol_in(const std::string& line) { return line.substr(0, line.find('\t')); }
 
 }  // namespace
@@ -217,7 +223,7 @@ Strings ManifestView::symbols_of(const BlobRow& blob) const {
             if (part.name == blob.name && !part.symbol.empty()) return {part.symbol};
         }
     }
-    for (std::uint32_t i = 0; i < blob.symbol_count; ++i) names.emplace_back(symbol_name(blob.first_symbol + i));
+    for (std::uint32_t i = 0; i < blob.symbol_count; ++i) names.push_back(elf_name(symbol_name(blob.first_symbol + i)));
     return names;
 }
 
@@ -226,10 +232,20 @@ const char* ManifestView::shelf() const { return soname()[0] != '\0' ? library()
 Strings ManifestView::private_names() const {
     Strings names = list(m_header.private_names);
     for (std::uint32_t i = 0; i < m_header.symbols; ++i) {
-        const char* const name = symbol_name(i);
-        if (std::strstr(name, LAZYCK_PRIVATE_MARK) != nullptr) names.emplace_back(name);
+        const std::string_view symbol = symbol_name(i);
+        if (is_private(symbol)) names.push_back(elf_name(symbol));
     }
     return names;
+}
+
+std::string ManifestView::private_name(std::string_view symbol) const {
+    const std::string text = std::string(symbol) + string(m_header.private_tag);
+    return LAZYCK_PRIVATE_LEAD + sha256_hex(text.data(), text.size()).substr(0, LAZYCK_PRIVATE_DIGITS);
+}
+
+std::string ManifestView::elf_name(std::string_view symbol) const {
+    if (!is_private(symbol)) return std::string(symbol);
+    return private_name(symbol.substr(0, symbol.size() - (sizeof LAZYCK_PRIVATE_MARK - 1)));
 }
 
 ManifestView::SymbolColumns ManifestView::symbol_at(std::uint32_t index) const {

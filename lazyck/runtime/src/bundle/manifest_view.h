@@ -61,6 +61,8 @@ class ManifestView {
     ManifestView kernel(std::uint32_t index, const std::string& line) const;
     // Returns a manifest of a single kernel of which only the name is known. It has no entry.
     ManifestView unknown_kernel(std::uint32_t index, const std::string& name) const;
+    // Returns the name that an entry has for the symbol in a row of the table.
+    std::string elf_name(std::string_view symbol) const;
     static constexpr std::uint32_t k_host_unit = 0, k_whole_device = 1, k_first_kernel = 2;
     bool has_parts(std::uint32_t index) const;
 
@@ -69,7 +71,7 @@ class ManifestView {
     // Functions that read a row throw CompileError if the index is out of range or the row points
     // outside.
     BlobRow blob(std::uint32_t index) const;
-    // Returns the symbols that an entry of the row has to define.
+    // Returns the symbols that an entry of the row has to define, by their names there.
     Strings symbols_of(const BlobRow& blob) const;
     // Returns whether calls reach the functions through slots. A part has no slots.
     bool has_slots() const { return m_parts == nullptr; }
@@ -88,9 +90,10 @@ class ManifestView {
     const char* shelf() const;
     const char* root() const { return string(m_header.root); }
     Strings archs() const { return list(m_header.archs); }
-    // Returns the names of functions and variables that blobs use under a unique name, which ends
-    // in LAZYCK_PRIVATE_MARK and a tag.
+    // Returns the private names of all functions and variables that blobs use under such a name.
     Strings private_names() const;
+    // Returns the private name of `symbol`, whether it has one here or not.
+    std::string private_name(std::string_view symbol) const;
     // Returns the SHA-256 of the bundle's list of its contents, or an empty string if the bundle
     // was laid out by hand.
     const char* contents() const { return string(m_header.contents); }

@@ -6,27 +6,15 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/failure.h"
-#include "lazyck_abi.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {
 
 namespace {
-
-using PrivateNames = std::unordered_map<std::string_view, std::string_view>;  // plain name -> private name
-
-PrivateNames private_names(const Strings& symbols) {
-    PrivateNames names;
-    for (const std::string& symbol : symbols) {
-        const std::size_t at = symbol.rfind(LAZYCK_PRIVATE_MARK);
-        if (at != std::string::npos) names.emplace(std::string_view(symbol).substr(0, at), symbol);
-    }
-    return names;
-}
 
 // Reads the parts of an object that name its symbols. Rows are copied, since the bytes of a file
 // may lie at any address.
@@ -86,9 +74,10 @@ void write_at(int fd, std::uint64_t at, const void* data, std::size_t size) {
 
 }  // namespace
 
-std::string give_private_names(int fd, const Strings& private_ones) {
-    const PrivateNames names = private_names(private_ones);
-    if (names.empty()) return "";
+std::string give_private_names(int fd, const ManifestView& manifest) {
+    const Strings list = manifest.private_names();
+    if (list.empty()) return "";
+    const std::unordered_set<std::string_view> names(list.begin(), list.end());
     MappedFile file;
     if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
     SymbolNames object(file.data(), file.size());
@@ -97,10 +86,11 @@ std::string give_private_names(int fd, const Strings& private_ones) {
     // may share their ends.
     std::string text(reinterpret_cast<const char*>(file.data()) + object.strings.sh_offset, object.strings.sh_size);
     for (Elf64_Sym& row : object.rows) {
-        const auto found = ELF64_ST_BIND(row.st_info) == STB_LOCAL ? names.end() : names.find(object.name(row));
-        if (found == names.end()) continue;
+        if (ELF64_ST_BIND(row.st_info) == STB_LOCAL) continue;
+        const std::string name = manifest.private_name(object.name(row));
+        if (names.find(name) == names.end()) continue;
         row.st_name = static_cast<Elf64_Word>(text.size());
-        text.append(found->second).push_back('\0');
+        text.append(name).push_back('\0');
     }
     object.strings.sh_offset = file.size();
     object.strings.sh_size = text.size();

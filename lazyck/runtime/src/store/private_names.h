@@ -3,16 +3,15 @@
 
 #include <string>
 
-#include "base/text.h"
+#include "bundle/manifest_view.h"
 
 namespace lazyck::rt {
 
-// Renames symbols in the relocatable object that is open as `fd` for reading and writing. A symbol
-// `NAME`, defined or not, is renamed if `private_ones` has `NAME` followed by LAZYCK_PRIVATE_MARK
-// and a tag. A name that nothing outside its library could see must not be bound to a symbol of
-// another library, so the linker and the loader get a name that no other library has. Returns what
-// is wrong with the object, or an empty string. Throws CompileError if the object cannot be read or
-// written.
-std::string give_private_names(int fd, const Strings& private_ones);
+// Renames symbols in the relocatable object that is open as `fd` for reading and writing: all that
+// the library of `manifest` offers under private names, defined or not. A name that nothing outside
+// its library could see must not be bound to a symbol of another library, so the linker and the
+// loader get a name that no other library has. Returns what is wrong with the object, or an empty
+// string. Throws CompileError if the object cannot be read or written.
+std::string give_private_names(int fd, const ManifestView& manifest);
 
 }  // namespace lazyck::rt

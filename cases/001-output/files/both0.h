@@ -1,0 +1,4 @@
+#ifndef BOTH0
+#define BOTH0
+inline int s0 = 3;
+#endif

@@ -1,0 +1,141 @@
+"""Tells which members of static archives a link takes, as far as its blobs decide."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lazyck.postbuild.cxx.mangled import template_of
+from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.inputs import LinkInputs
+from lazyck.postbuild.objects.symbols import LinkSymbols, SymbolNames, together
+from lazyck.postbuild.probe.probe import ProbeResult
+from lazyck.toolchains.command import CompileCommand
+
+Needs = Mapping[CompileCommand, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Linkable:
+    """Describes something that a link may take: what it defines, and what it leaves undefined."""
+
+    name: Hashable
+    defines: frozenset[str]
+    needs: frozenset[str]
+    firm: frozenset[str] = frozenset()  # those of `defines` that nothing else may define
+    has_startup: bool = False
+
+
+def pulled(parts: Sequence[Linkable], wanted: Iterable[str], defined: Iterable[str]) -> set[Hashable]:
+    """Return the names of those `parts`, given in link order, that a link takes if it wants the
+    symbols `wanted` and has `defined`. Of several parts with a symbol, the first is taken."""
+    first: dict[str, Linkable] = {}
+    for part in parts:
+        for symbol in part.defines:
+            first.setdefault(symbol, part)
+    found: set[Hashable] = set()
+    have, left = set(defined), list(wanted)
+    while left:
+        symbol = left.pop()
+        if symbol in first and symbol not in have:
+            found.add(first[symbol].name)
+            have |= first[symbol].defines
+            left += first[symbol].needs
+    return found
+
+
+@dataclass(frozen=True)
+class Members:
+    """Says what a link takes of archives."""
+
+    unneeded: frozenset[CompileCommand] = frozenset()  # blobs that are left out
+    pulled: frozenset[str] = frozenset()  # the symbols whose members lazy blobs need
+    asks: frozenset[CompileCommand] = frozenset()  # lazy blobs whose own compile must tell what they need
+
+
+class Archives:
+    """Tells which members of archives the blobs of a link need. An ahead-of-time library has no
+    others.
+
+    What the text of a lazy blob mentions counts as needed. That can be too much. It does no harm if
+    it only adds functions. Where it would add code that runs at load, or another definition of a
+    symbol, the compiler is asked what the blobs need.
+    """
+
+    def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: LinkSymbols, mentions: Mentions) -> None:
+        self._inputs, self._found, self._mentions = inputs, found, mentions
+        self._probed = {p.blob: p for p in probed.probed}
+
+    def decide(self, compiled: Mapping[CompileCommand, SymbolNames], needed: frozenset[str], needs: Needs) -> Members:
+        """Return what is taken if the blobs in `compiled` are real objects, lazy blobs need the
+        symbols `needed`, and `needs` has all that some of them need. Raises `LazyckError` for a
+        damaged library."""
+        members = [Linkable(n, n.defined, n.asked_for, n.strong, n.has_startup) for n in self._found.optional]
+        if self._found.unread or not (members or self._inputs.optional):
+            return Members()
+        lazy = [b for b in self._probed if b not in compiled]
+        named = self._mentions.by_blob(self._offered(members, compiled))
+        wants = {b: needs[b] if b in needs else named(b) for b in lazy}
+        parts = {part.name: part for part in [*members, *self._blobs(compiled, wants)]}
+        sure = {name: part if name in needs or name not in wants else _asking(part) for name, part in parts.items()}
+        taken = self._taken(parts.values(), needed)
+        added = taken - self._taken(sure.values(), needed)
+        firm = Counter(s for part in parts.values() for s in part.firm)
+        firm.update(self._given.strong)
+        is_harmful = any(parts[name].has_startup or any(firm[s] > 1 for s in parts[name].firm) for name in added)
+        if is_harmful and (asks := frozenset(b for b in lazy if b not in needs and named(b))):
+            return Members(asks=asks)
+        unneeded = self._inputs.optional - taken
+        wanted = frozenset[str]().union(*(wants[b] for b in lazy if b not in unneeded))
+        pulled = wanted & frozenset[str]().union(*(m.defines for m in members if m.name in taken))
+        return Members(unneeded, pulled - self._given.defined)
+
+    def _taken(self, parts: Iterable[Linkable], needed: frozenset[str]) -> set[Hashable]:
+        """Return the names of the optional ones of `parts` that the link takes."""
+        firm = [part for part in parts if part.name not in self._optional]
+        wanted = needed.union(self._asked_for, *(part.needs for part in firm))
+        defined = self._given.defined.union(*(part.defines for part in firm))
+        return pulled([part for part in parts if part.name in self._optional], wanted, defined)
+
+    @cached_property
+    def _optional(self) -> frozenset[Hashable]:
+        return frozenset[Hashable](self._found.optional) | self._inputs.optional
+
+    def _blobs(self, compiled: Mapping[CompileCommand, SymbolNames], wants: Needs) -> Iterator[Linkable]:
+        for blob in self._inputs.blobs:
+            names, p = compiled.get(blob), self._probed.get(blob)
+            if names is not None:
+                yield Linkable(blob, names.defined, names.asked_for, names.strong, names.has_startup)
+            elif p is not None:
+                every = frozenset(p.symbols).union(p.unreachable, p.kernels, p.weak_data)
+                yield Linkable(blob, every, wants[blob], p.firm)
+
+    def _offered(self, members: Sequence[Linkable], compiled: Mapping[CompileCommand, SymbolNames]) -> Iterator[str]:
+        """Yield the symbols of optional members and blobs that stay undefined in files that use
+        them: all but inline functions and implicit instances."""
+        declared = self._mentions.declared_instances
+        blobs = (names for blob, names in compiled.items() if blob in self._inputs.optional)
+        for defined, strong in [*((m.defines, m.firm) for m in members), *((n.defined, n.strong) for n in blobs)]:
+            yield from strong
+            yield from (s for s in defined - strong if template_of(s) in declared)
+        for blob in self._inputs.optional.difference(compiled):
+            if p := self._probed.get(blob):
+                yield from frozenset(p.symbols).union(p.unreachable, p.kernels) - p.weak
+
+    @cached_property
+    def _given(self) -> SymbolNames:
+        """Return the names of what the link takes in any case, without blobs."""
+        whole = (n for path, n in self._found.files.items() if path in self._inputs.whole)
+        return together([self._found.objects, *whole])
+
+    @cached_property
+    def _asked_for(self) -> frozenset[str]:
+        """Return what real objects, shared libraries and the link's options ask for."""
+        shared = (elf.read_shared(path).undefined for _, path in self._inputs.libraries)
+        return self._given.asked_for.union(self._inputs.wanted, *shared)
+
+
+def _asking(part: Linkable) -> Linkable:
+    """Return a lazy blob's part as if nothing were known of what it needs."""
+    return replace(part, needs=frozenset())

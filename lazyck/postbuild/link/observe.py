@@ -1,0 +1,168 @@
+"""Looks at a library that was linked: what does it hide from its blobs, and what does it lack?"""
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lazyck import abi, proc
+from lazyck.errors import BuildError
+from lazyck.postbuild.cxx.mangled import is_private, template_of
+from lazyck.postbuild.eager import EagerObject
+from lazyck.postbuild.facts import Plan, Settled
+from lazyck.postbuild.link_context import LinkContext
+from lazyck.postbuild.objects import cudart, elf
+from lazyck.postbuild.objects.offered import versioned_exports
+from lazyck.postbuild.objects.reveal import private_name
+from lazyck.postbuild.objects.symbols import LinkSymbols
+from lazyck.postbuild.reasons import sentence
+from lazyck.postbuild.state import LinkState
+from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Holds what a linked library shows (see `Facts`). `without_runtime` has the wrapped functions
+    of a GPU runtime that no library has, and the table of these if it is not exported."""
+
+    unexported: frozenset[str]
+    lost: frozenset[str]
+    dropped: Mapping[int, frozenset[str]]
+    versions: frozenset[str]
+    without_runtime: frozenset[str]
+
+
+def observe(
+    context: LinkContext,
+    library: Path,
+    settled: Settled,
+    plan: Plan,
+    found: LinkSymbols,
+    runtime: cudart.CudaRuntime | None,
+) -> Observed:
+    """Look at the `library` that a link of `plan` made. Raises `LazyckError`."""
+    image, real, demands = elf.read_shared(library), plan.real, plan.demands
+    pulled = demands.pulled & found.members.defined
+    stubs = {s for p in settled.lazy for s in settled.owned.lazy[p.blob] if s not in p.private}
+    shown = (real.defined - real.hidden) | (pulled - found.members.hidden) | stubs
+    unexported = frozenset(s for s in shown - image.defined.keys() if not is_private(s))
+    private = {s: private_name(s, context.tag) for p in settled.lazy for s in p.private & {*settled.owned.lazy[p.blob]}}
+    private |= {s: name for s, name in demands.offered.items() if s in real.defined or s in pulled}
+    others = _Others(context, library)
+    without = _without_runtime(image, runtime, others, has_units=bool(settled.units)) if runtime else frozenset[str]()
+    return Observed(
+        unexported,
+        frozenset(s for s, name in private.items() if name not in image.defined),
+        dict(_dropped(context, image, others)),
+        frozenset(v for v in versioned_exports(library) if not v.startswith(abi.PRIVATE_LEAD)),
+        without,
+    )
+
+
+class _Others:
+    """Knows the symbols of the libraries that a link does not make."""
+
+    def __init__(self, context: LinkContext, library: Path) -> None:
+        self._context, self._library = context, library
+
+    @cached_property
+    def needed(self) -> list[frozenset[str]]:
+        """Return what each of the libraries that this one needs defines."""
+        linked = [path for _, path in self._context.inputs.libraries]
+        found = needed_libraries(self._library, linked, self._context.compiler, self._context.env)
+        return [frozenset(elf.read_shared(path).defined) for path in found]
+
+
+def _dropped(context: LinkContext, image: elf.SharedSymbols, others: _Others) -> Iterator[tuple[int, frozenset[str]]]:
+    """Yield the shared libraries that the linker dropped, each by its index, with the symbols that
+    a blob would find nowhere else."""
+    for index, path in context.inputs.libraries:
+        offered = elf.read_shared(path)
+        if (offered.soname or Path(path).name) not in image.needed:
+            provided = frozenset(image.defined).union(*others.needed)
+            yield index, frozenset(s for s, b in offered.defined.items() if _is_asked_for(s, b) and s not in provided)
+
+
+def _without_runtime(
+    image: elf.SharedSymbols, runtime: cudart.CudaRuntime, others: _Others, *, has_units: bool
+) -> frozenset[str]:
+    """Return the table of `runtime` if it is not exported, and the functions behind its wrappers if
+    no needed library has them. The build then links no runtime, for example because its HIP sources
+    have no device code."""
+    registering = {gpu.registering_as(abi.REGISTER_IMAGE) for gpu in GPU_RUNTIMES}
+    wanted = frozenset[str]() if has_units else image.undefined.intersection(runtime.wrapped, registering)
+    lacking = wanted if wanted and not any(wanted <= defined for defined in others.needed) else frozenset[str]()
+    return lacking | ({runtime.table} - image.defined.keys())
+
+
+def check_complete(
+    st: LinkState, directory: Path, failed: Sequence[EagerObject], linked: Sequence[str], env: Mapping[str, str]
+) -> None:
+    """Raise `BuildError` if the library needs symbols that neither it nor its libraries define.
+    `linked` are those that its link named.
+
+    Only C++ names count. Blobs nearly always define C++ functions, while C names may come from the
+    program that loads the library (as Python's do for an extension module). An `extern "C"` name
+    counts if the source of a failed blob mentions it.
+    """
+    library = directory / st.file_name
+    image = elf.read_shared(library)
+    provided: set[str] = set()
+    for path in needed_libraries(library, linked, st.runtime_compiler, env):
+        provided.update(elf.read_shared(path).defined)
+    candidates = sorted(image.undefined - image.weak_undefined - provided)
+    sources = [e.blob.source for e in failed]
+    texts = [Path(s).read_bytes() for s in sources]
+    lost = [s for s in candidates if s.startswith("_Z") or any(s.encode() in t for t in texts)]
+    if not lost:
+        return
+    lines = [f"{st.file_name}: nothing defines these symbols:", *(f"  {s}" for s in lost[:20])]
+    if len(lost) > 20:
+        lines.append(f"  ... and {len(lost) - 20} more")
+    lines.append("and these blobs, which might, can be neither probed nor compiled:")
+    lines += [f"  {e.blob.source} ({sentence(e.reasons)})" for e in failed[:20]]
+    first = failed[0].error
+    library.unlink()
+    raise BuildError("\n".join([*lines, first.message if first else ""]), "fix the blobs named above")
+
+
+def needed_libraries(
+    library: Path, linked: Sequence[str], compiler: Sequence[str], env: Mapping[str, str]
+) -> list[Path]:
+    """Return the files that the loader would take for what `library` needs, directly or not.
+
+    If it is for another machine, these are files of `linked`, the libraries that its link named,
+    and for names that `linked` lacks those that `compiler`, a cross compiler, would link.
+    """
+    if elf.machine(library) == platform.machine():
+        return _as_ldd_finds_them(library, env)
+    by_soname = {elf.read_shared(p).soname or Path(p).name: Path(p) for p in linked}
+    found: dict[str, Path] = {}
+    todo = [library]
+    while todo:
+        for name in elf.read_shared(todo.pop()).needed:
+            if name in found:
+                continue
+            path = by_soname.get(name) or Path(proc.run([*compiler, f"-print-file-name={name}"]).stdout.strip())
+            if path.is_absolute() and path.is_file():
+                found[name] = path
+                todo.append(path)
+    return list(found.values())
+
+
+def _as_ldd_finds_them(library: Path, env: Mapping[str, str]) -> list[Path]:
+    listed = proc.run(["ldd", str(library)], env=env).stdout
+    paths = []
+    for line in listed.splitlines():
+        _, arrow, target = line.strip().partition(" => ")
+        path = (target if arrow else line.strip()).rpartition(" (")[0]
+        if path.startswith("/") and Path(path).is_file():
+            paths.append(Path(path))
+    return paths
+
+
+def _is_asked_for(symbol: str, binding: str) -> bool:
+    """Return whether code that uses a library's `symbol` leaves it undefined. Such code has an
+    inline function or variable itself, unless that is a template's instance."""
+    return binding == "GLOBAL" or not symbol.startswith("_Z") or bool(template_of(symbol))
