@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lazyck.postbuild.cxx.mangled import template_of
@@ -49,6 +49,7 @@ def pulled(parts: Sequence[Linkable], wanted: Iterable[str], defined: Iterable[s
 class Members:
     """Says what a link takes of archives."""
 
+    taken: SymbolNames = field(default_factory=SymbolNames)  # of the members that are no blobs
     unneeded: frozenset[CompileCommand] = frozenset()  # blobs that are left out
     pulled: frozenset[str] = frozenset()  # the symbols whose members lazy blobs need
     asks: frozenset[CompileCommand] = frozenset()  # lazy blobs whose own compile must tell what they need
@@ -59,8 +60,8 @@ class Archives:
     others.
 
     What the text of a lazy blob mentions counts as needed. That can be too much. It does no harm if
-    it only adds functions. Where it would add code that runs at load, or another definition of a
-    symbol, the compiler is asked what the blobs need.
+    it only adds functions. Where it would add code that runs at load, another definition of a
+    symbol, or what a reference may name as weak, the compiler is asked what the blobs need.
     """
 
     def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: LinkSymbols, mentions: Mentions) -> None:
@@ -83,13 +84,15 @@ class Archives:
         added = taken - self._taken(sure.values(), needed)
         firm = Counter(s for part in parts.values() for s in part.firm)
         firm.update(self._given.strong)
-        is_harmful = any(parts[name].has_startup or any(firm[s] > 1 for s in parts[name].firm) for name in added)
+        more = [parts[name] for name in added]
+        is_harmful = any(part.has_startup or any(firm[s] > 1 for s in part.firm) for part in more)
+        is_harmful |= bool(self._mentions.attributed(frozenset[str]().union(*(part.defines for part in more))))
         if is_harmful and (asks := frozenset(b for b in lazy if b not in needs and named(b))):
             return Members(asks=asks)
         unneeded = self._inputs.optional - taken
         wanted = frozenset[str]().union(*(wants[b] for b in lazy if b not in unneeded))
-        pulled = wanted & frozenset[str]().union(*(m.defines for m in members if m.name in taken))
-        return Members(unneeded, pulled - self._given.defined)
+        names = together(n for n in self._found.optional if n in taken)
+        return Members(names, unneeded, (wanted & names.defined) - self._given.defined)
 
     def _taken(self, parts: Iterable[Linkable], needed: frozenset[str]) -> set[Hashable]:
         """Return the names of the optional ones of `parts` that the link takes."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck.postbuild.archives import Archives
-from lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, spellings, template_of
+from lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.mentions import Mentions
@@ -54,6 +54,7 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     unneeded = members.unneeded - {made.blob for made in facts.objects.values() if made.error}
     left_out = copies | unneeded
     own = (names for blob, names in facts.names.items() if blob not in left_out)
+    taken = members.taken
     given_names = [given.found.objects, SymbolNames(undefined=given.found.members.undefined)]
     real = together((*given_names, *own))
     offers = [p for p in lazy if p.blob not in unneeded]
@@ -63,7 +64,7 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     objects = tuple(made for blob, made in facts.objects.items() if blob not in left_out)
     shown = tuple(replace(p, private=p.private | facts.unexported.intersection(owned.lazy[p.blob])) for p in offers)
     settled = Settled(owned, shown, objects, copies, unneeded - copies)
-    hidden = _hidden(given, facts, real)
+    hidden = _own(real.hidden | taken.hidden | (facts.unexported & (real.defined | taken.defined)))
     ask, eager = _out_of_reach(given, facts, settled, real, hidden, needs)
     if ask or eager:
         return Plan(eager, ask)
@@ -75,7 +76,7 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
         by_kernel = [p.blob for p in settled.lazy if p.blob.call.toolchain in launching]
         if runtime.table in facts.without_runtime and (not runtime.wrapped or settled.units) and by_kernel:
             return Plan(compile=dict.fromkeys(by_kernel, Reason(ReasonKind.CUDART_HIDDEN)))
-    return Plan(settled=settled, demands=demands, real=real)
+    return Plan(settled=settled, demands=demands, real=real, taken=taken)
 
 
 def _fresh(eager: Blobs, facts: Facts) -> Blobs:
@@ -137,12 +138,6 @@ def _user(given: Given, facts: Facts, kernel: str) -> str:
     return source_name(next((path for path, names in files.items() if kernel in names.undefined), ""))
 
 
-def _hidden(given: Given, facts: Facts, real: SymbolNames) -> frozenset[str]:
-    """Return the symbols of objects and archives that only their library sees."""
-    members = given.found.members
-    return _own(real.hidden | members.hidden | (facts.unexported & (real.defined | members.defined)))
-
-
 def _out_of_reach(
     given: Given,
     facts: Facts,
@@ -157,8 +152,7 @@ def _out_of_reach(
     handles = {k: p.blob for p in lazy for k in p.kernels if k not in p.weak and not is_private(k)}
     called = {s: p.blob for p in lazy for s in _own(p.unreachable) - p.weak - real.strong if s not in p.kernels}
     stubs = frozenset(s for symbols in settled.owned.lazy.values() for s in symbols)
-    bound = frozenset(s for s in hidden | stubs if any(way & mentions.attributed for way in spellings(s)))
-    named = mentions.by_blob(facts.lost | handles.keys() | called.keys() | bound)
+    named = mentions.by_blob(facts.lost | handles.keys() | called.keys() | mentions.attributed(hidden | stubs))
     own = {p.blob: {*p.symbols, *p.unreachable, *p.kernels} for p in lazy}
     ask = frozenset(p.blob for p in lazy if p.blob not in needs and named(p.blob) - own[p.blob])
     eager: dict[CompileCommand, Reason] = {}

@@ -79,6 +79,5 @@ class Plan:
     ask: frozenset[CompileCommand] = frozenset()
     settled: Settled | None = None
     demands: Demands = Demands()
-    real: SymbolNames = field(
-        default_factory=SymbolNames
-    )  # the names of the link's objects and of the eager blobs' objects
+    real: SymbolNames = field(default_factory=SymbolNames)  # of the link's objects and of the eager blobs' objects
+    taken: SymbolNames = field(default_factory=SymbolNames)  # of the archives' members that the link takes

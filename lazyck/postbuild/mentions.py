@@ -105,10 +105,13 @@ class Mentions:
         said = {names: digest(*map(encode, sorted(names))) for names in set(named.values())}
         return {blob: said[names] for blob, names in named.items()}
 
+    def attributed(self, symbols: Iterable[str]) -> frozenset[str]:
+        """Return those of the `symbols` to which a text may make references weak, or bind them
+        within one library."""
+        return frozenset(s for s in symbols if any(way & self._attributed for way in spellings(s)))
+
     @cached_property
-    def attributed(self) -> Words:
-        """Return words that stand where a text makes references weak, or binds them within one
-        library."""
+    def _attributed(self) -> Words:
         return frozenset[str]().union(*(batch.attributed for batch in self._batches))
 
     @cached_property

@@ -15,7 +15,6 @@ from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import cudart, elf
 from lazyck.postbuild.objects.offered import versioned_exports
 from lazyck.postbuild.objects.reveal import private_name
-from lazyck.postbuild.objects.symbols import LinkSymbols
 from lazyck.postbuild.reasons import sentence
 from lazyck.postbuild.state import LinkState
 from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
@@ -38,17 +37,15 @@ def observe(
     library: Path,
     settled: Settled,
     plan: Plan,
-    found: LinkSymbols,
     runtime: cudart.CudaRuntime | None,
 ) -> Observed:
     """Look at the `library` that a link of `plan` made. Raises `LazyckError`."""
-    image, real, demands = elf.read_shared(library), plan.real, plan.demands
-    pulled = demands.pulled & found.members.defined
+    image, real, taken = elf.read_shared(library), plan.real, plan.taken
     stubs = {s for p in settled.lazy for s in settled.owned.lazy[p.blob] if s not in p.private}
-    shown = (real.defined - real.hidden) | (pulled - found.members.hidden) | stubs
+    shown = (real.defined - real.hidden) | (taken.defined - taken.hidden) | stubs
     unexported = frozenset(s for s in shown - image.defined.keys() if not is_private(s))
     private = {s: private_name(s, context.tag) for p in settled.lazy for s in p.private & {*settled.owned.lazy[p.blob]}}
-    private |= {s: name for s, name in demands.offered.items() if s in real.defined or s in pulled}
+    private |= {s: name for s, name in plan.demands.offered.items()}
     others = _Others(context, library)
     without = _without_runtime(image, runtime, others, has_units=bool(settled.units)) if runtime else frozenset[str]()
     return Observed(

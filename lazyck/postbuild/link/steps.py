@@ -153,7 +153,7 @@ class Steps:
         assert self.linked
         library = self._context.directory / self.linked.state.file_name
         runtime = self.runtime_of(settled, plan.demands)
-        seen = observe(self._context, library, settled, plan, self._given.found, runtime)
+        seen = observe(self._context, library, settled, plan, runtime)
         return replace(
             facts,
             unexported=facts.unexported | seen.unexported,
