@@ -66,7 +66,7 @@ _OF_DEVICE_CODE = re.compile(r"__hip_(cuid|gpubin_handle|fatbin)_")
 _VARIANT = re.compile(r"(CI|C|D)[0-5]")  # variants of one constructor or destructor
 _RUNTIME_NEEDS = re.compile(r"(libstdc\+\+|libgcc_s|libc|libm|libdl|libpthread)\.so\.\d+$")
 _LOADER = re.compile(r"ld-linux\b|ld-musl\b|ld64\.so")  # the loader is in every process
-_OWN = re.compile(rf"lazyck_|_Z(T[ISV])?N?K?6lazyck|.*{re.escape(abi.PRIVATE_MARK)}")
+_OWN = re.compile(rf"lazyck_|_Z(T[ISV])?N?K?6lazyck|{re.escape(abi.PRIVATE_LEAD)}")
 
 
 @dataclass(frozen=True)

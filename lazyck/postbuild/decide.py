@@ -17,6 +17,7 @@ from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, kernels
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.objects.symbols import LinkSymbols, SymbolNames, source_name, together
+from lazyck.postbuild.objects.vtables import of_classes_with
 from lazyck.postbuild.ownership import Ownership, assign
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult
@@ -152,7 +153,8 @@ def _out_of_reach(
     handles = {k: p.blob for p in lazy for k in p.kernels if k not in p.weak and not is_private(k)}
     called = {s: p.blob for p in lazy for s in _own(p.unreachable) - p.weak - real.strong if s not in p.kernels}
     stubs = frozenset(s for symbols in settled.owned.lazy.values() for s in symbols)
-    named = mentions.by_blob(facts.lost | handles.keys() | called.keys() | mentions.attributed(hidden | stubs))
+    bound = mentions.attributed(_alone(given, real, hidden))
+    named = mentions.by_blob(facts.lost | handles.keys() | called.keys() | bound)
     own = {p.blob: {*p.symbols, *p.unreachable, *p.kernels} for p in lazy}
     ask = frozenset(p.blob for p in lazy if p.blob not in needs and named(p.blob) - own[p.blob])
     eager: dict[CompileCommand, Reason] = {}
@@ -167,6 +169,16 @@ def _out_of_reach(
         for kernel in asked.intersection(handles) - own[p.blob]:
             eager[handles[kernel]] = kernels.launched(kernel, Path(p.blob.source).name, env)
     return (ask, {}) if ask else (ask, eager)
+
+
+def _alone(given: Given, real: SymbolNames, hidden: frozenset[str]) -> frozenset[str]:
+    """Return those of the symbols `hidden` in objects that a file which uses them leaves undefined:
+    not what each such file has itself."""
+    strong = real.strong | given.found.members.strong
+    weak = hidden - strong
+    declared = given.mentions.declared_instances
+    instances = frozenset(s for s in weak if template_of(s) in declared)
+    return (hidden & strong) | instances | of_classes_with(strong, weak)
 
 
 def _demands(given: Given, facts: Facts, settled: Settled, hidden: frozenset[str], pulled: frozenset[str]) -> Demands:

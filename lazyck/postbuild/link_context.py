@@ -42,8 +42,11 @@ class LinkContext:
 
     @cached_property
     def tag(self) -> str:
-        """Return what private names are made with: it tells apart the libraries of a process that
-        have equal names, and stays equal from build to build."""
+        """Return what private names are made with. It tells apart the libraries of a process that
+        have equal names, and stays equal from build to build. Programs share their entries, and so
+        have none."""
+        if not self.inputs.shared:
+            return ""
         place = os.path.relpath(self.link.output, self.link.call.cwd)
         place = "" if place.startswith(os.pardir) else place  # such as a directory of a random name
         return digest(*map(encode, (self.name, self.inputs.soname, place)))[:8]

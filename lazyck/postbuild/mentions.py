@@ -2,7 +2,7 @@
 symbols, but never too few: what a text does not name, its code cannot use."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -15,14 +15,23 @@ from lazyck.postbuild.probe.group import Group
 from lazyck.toolchains.command import CompileCommand
 
 Words = frozenset[str]
+Ways = tuple[Words, ...]  # to spell one symbol
 Named = Callable[[CompileCommand], frozenset[str]]
 
-# What makes a reference weak, or binds it within the blob's own library. What stands around it says
-# of which names: the declaration, or all up to the `#pragma` that ends it.
+# What makes a reference weak, or binds it within the blob's own library.
 _ATTRIBUTE = re.compile(
-    r"""[^;{}]*(?:\b_*weak_*\b|visibility\w*\s*\(\s*"(?!default))[^;{]*"""
-    r"""|visibility\s+push\s*\((?!default)[^#]*(?:#(?!\s*pragma\s+GCC\s+visibility)[^#]*)*"""
+    r"""\b_*weak_*\b|visibility\w*\s*\(\s*"(?!default)|(?P<region>\bvisibility\s+push\s*\((?!default))"""
 )
+
+
+def _attributed(text: str) -> Iterator[str]:
+    """Yield the words of each declaration with such an attribute, or of all up to the `#pragma`
+    that ends it."""
+    for m in _ATTRIBUTE.finditer(text):
+        start = max(text.rfind(c, 0, m.start()) for c in ";{}") + 1
+        ends = (text.find(c, m.end()) for c in (["visibility pop"] if m["region"] else ";{"))
+        end = min((at for at in ends if at >= 0), default=len(text))
+        yield from IDENTIFIER.findall(text, start, end)
 
 
 class _Batch:
@@ -35,35 +44,36 @@ class _Batch:
         headers = "".join(lines)
         self.in_headers = frozenset(IDENTIFIER.findall(headers))
         self.in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in texts.items()}
-        self.attributed = frozenset(
-            word
-            for text in (headers, *texts.values())
-            for m in _ATTRIBUTE.finditer(text)
-            for word in IDENTIFIER.findall(m[0])
-        )
+        self.attributed = frozenset(word for each in (headers, *texts.values()) for word in _attributed(each))
         self.declared = frozenset[str]().union(
             *(instances(text, are_declared=True).templates for text in (headers, *texts.values()))
         )
 
 
 class _Spelled:
-    """Holds which of some symbols one set of words names, and for the others what is missing."""
+    """Tells which symbols the words of a batch name. Thousands of blobs may name the same thousands
+    of symbols, so equal answers are one object."""
 
-    def __init__(self, spelled: Mapping[str, Sequence[Words]], words: Words) -> None:
-        self.here: set[str] = set()
-        self._missing: dict[str, list[tuple[Words, str]]] = {}
-        for symbol, ways in spelled.items():
+    def __init__(self, by_spelling: Mapping[Ways, Iterable[str]], words: Words) -> None:
+        self._by_spelling = by_spelling
+        self._here: set[Ways] = set()
+        self._missing: dict[str, list[tuple[Words, Ways]]] = {}
+        for ways in by_spelling:
             missing = [way - words for way in ways]
             if not all(missing):
-                self.here.add(symbol)
+                self._here.add(ways)
                 continue
             for way in missing:
-                self._missing.setdefault(min(way), []).append((way, symbol))
+                self._missing.setdefault(min(way), []).append((way, ways))
+        self._known: dict[frozenset[Ways], frozenset[str]] = {}
 
     def with_words(self, words: Words) -> frozenset[str]:
-        """Return what the further `words` name, beside what is named `here`."""
+        """Return the symbols that the headers' and the further `words` name."""
         keys = self._missing.keys() & words
-        return frozenset(symbol for key in keys for way, symbol in self._missing[key] if way <= words)
+        more = frozenset(ways for key in keys for way, ways in self._missing[key] if way <= words)
+        if more not in self._known:
+            self._known[more] = frozenset(s for ways in self._here | more for s in self._by_spelling[ways])
+        return self._known[more]
 
 
 class Mentions:
@@ -87,15 +97,15 @@ class Mentions:
 
     def _find(self, symbols: frozenset[str]) -> dict[CompileCommand, frozenset[str]]:
         found: dict[CompileCommand, frozenset[str]] = {}
-        alike: dict[frozenset[str], frozenset[str]] = {}
-        spelled = {symbol: spellings(symbol) for symbol in symbols}
+        by_spelling: dict[Ways, list[str]] = {}
+        for symbol in symbols:
+            by_spelling.setdefault(spellings(symbol), []).append(symbol)
         for batch in self._batches:
-            shared = _Spelled(spelled, batch.in_headers)
+            spelled = _Spelled(by_spelling, batch.in_headers)
             for source, words in batch.in_blobs.items():
-                named = shared.with_words(words).union(shared.here)
+                named = spelled.with_words(words)
                 for blob in batch.group.sources[source]:
-                    both = named | found[blob] if blob in found else named
-                    found[blob] = alike.setdefault(both, both)
+                    found[blob] = named | found[blob] if blob in found else named
         return found
 
     def digests(self, symbols: Iterable[str], blobs: Iterable[CompileCommand]) -> dict[CompileCommand, str]:

@@ -24,12 +24,12 @@ from lazyck.postbuild.describe import (
     unique_names,
 )
 from lazyck.postbuild.eager import EagerObject, HostUnit, Program
+from lazyck.postbuild.facts import Settled
+from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.ownership import assign
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.reasons import Reason, ReasonKind
-from lazyck.postbuild.references import TextReferences
-from lazyck.postbuild.settle import Settled
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 
 RECIPE = Recipe("host", "gcc12", "", (), ("c++", "-O2"), ("c++",), ())
@@ -126,7 +126,8 @@ class Project:
         given = BuildOptions("/t", **{**of_all, **(build_options or {})})
         inputs = replace(NO_INPUTS, soname=soname, machine=machine)
         context = link_context(self.at, LinkCommand(driver, "libx"), inputs, options=given)
-        names = PrivateNames(lazy, owned, frozenset(of_objects.split()), TextReferences(()))
+        offered = {s: private_name(s, context.tag) for s in of_objects.split()}
+        names = PrivateNames(lazy, owned, offered, context.tag, Mentions(()))
         return describe(
             context, settled, {unit: of_unit}, program, names, Path(runtime) if runtime else None, FileDigests()
         )
@@ -157,7 +158,7 @@ def digests(described: Description) -> dict[str, str]:
 
 
 def test_a_manifest_has_a_row_for_each_blob_and_each_kernel(project: Project) -> None:
-    made = project.describe(of_objects="z y").manifest
+    made = project.describe(of_objects="y z").manifest
     k, l_ = (f"k.{kernel_name(symbol)}" for symbol in ("_Z1kv", "_Z1lv"))
     assert [(b.name, b.source, b.symbols, b.kernel) for b in made.blobs] == [
         ("a", "libx/tree/src/a.hip", ("fa",), ""),
@@ -168,7 +169,7 @@ def test_a_manifest_has_a_row_for_each_blob_and_each_kernel(project: Project) ->
     ]
     assert (made.library, made.soname, made.root, made.machine) == ("libx", "libx.so.1", "/root/of", "x86_64")
     assert made.archs == ("gfx942",)
-    assert made.private_names == (private_name("y", "libx.so.1"), private_name("z", "libx.so.1"))
+    assert made.private_names == (private_name("y", made.private_tag), private_name("z", made.private_tag))
     assert made.creator == f"lazyck {__version__}"
     assert made.digest == digest_of_keys(made.blobs, made.recipes)
     assert len(set(digests(project.describe()).values())) == 5
@@ -239,7 +240,7 @@ def test_a_changed_file_changes_the_keys_of_those_that_read_it(project: Project,
 
 def test_a_function_that_the_build_hides_has_its_private_name(project: Project) -> None:
     blobs = project.describe(private="fa").manifest.blobs
-    assert blobs[0].symbols == (private_name("fa", "libx.so.1"),)
+    assert blobs[0].symbols == (f"fa{abi.PRIVATE_MARK}",)
     assert blobs[1].symbols == ("fb", "ib")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, last_name, scopes_of, template_of
 from lazyck.postbuild.objects.elf import open_image
-from lazyck.postbuild.objects.reveal import plain_name, private_name
+from lazyck.postbuild.objects.reveal import elf_name, plain_name, private_name
 from lazyck.postbuild.objects.symbols import SymbolNames, parse_nm, together
 from lazyck.postbuild.objects.vtables import class_of, is_member, is_of_class, of_classes_with, with_key_functions
 
@@ -76,27 +76,27 @@ long_kind XX 1
         frozenset({"def", "data", "weak", "weak_object", "unique", "common"}),
         frozenset({"undef", "weak_undef", "weak_undef_object"}),
         frozenset({"def", "data", "common"}),
+        asked_for=frozenset({"undef"}),
+        has_startup=True,
     )
 
 
 def test_names_of_several_objects_come_together() -> None:
-    parts = [SymbolNames(*(frozenset({f"{kind}{i}"}) for kind in ("d", "u", "s", "t"))) for i in range(2)]
-    assert together([parts[0], None, parts[1]]) == SymbolNames(
-        *(frozenset({f"{k}0", f"{k}1"}) for k in ("d", "u", "s", "t"))
-    )
+    parts = [SymbolNames(*(frozenset({f"{kind}{i}"}) for kind in "dusha"), has_startup=i == 1) for i in range(2)]
+    joined = SymbolNames(*(frozenset({f"{kind}0", f"{kind}1"}) for kind in "dusha"), has_startup=True)
+    assert together([parts[0], None, parts[1]]) == joined
     assert together([]) == SymbolNames()
 
 
 # -- private names ---------------------------------------------------------------------------------
 
 
-def test_a_private_name_leads_back_to_its_symbol_and_is_of_one_library() -> None:
-    name = private_name("_Z3addii", "libx.so")
-    assert name.startswith("_Z3addii.lazyck.")
-    assert len(name) == len("_Z3addii.lazyck.1a2b3c4d")
-    assert plain_name(name) == "_Z3addii"
-    assert plain_name("_Z3addii") == "_Z3addii"
-    assert len({name, private_name("_Z3addii", "liby.so"), private_name("_Z3addii", "")}) == 3
+def test_a_private_name_is_short_and_of_one_symbol_and_library() -> None:
+    name = private_name("_Z3addii", "tag")
+    assert (name.partition(".")[0], len(name)) == ("lazyck", len("lazyck.0123456789ab"))
+    assert len({name, private_name("_Z3addii", "other"), private_name("_Z3addil", "tag")}) == 3
+    assert (plain_name("_Z3addii.lazyck"), plain_name("_Z3addii")) == ("_Z3addii", "_Z3addii")
+    assert (elf_name("_Z3addii.lazyck", "tag"), elf_name("_Z3addii", "tag")) == (name, "_Z3addii")
 
 
 # -- templates and scopes --------------------------------------------------------------------------

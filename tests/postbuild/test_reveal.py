@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lazyck.postbuild.objects import elf
-from lazyck.postbuild.objects.reveal import is_artificial, is_header_state, reveal
+from lazyck.postbuild.objects.reveal import is_artificial, is_header_state, offer
 
 SOURCE = """
 int quiet(int x) { return x + 1; }
@@ -22,7 +22,6 @@ __attribute__((visibility("default"))) int open(int x) {
   return quiet(x) + level + Box<int>::count + p->f();
 }
 """
-STATE = {"level", "_ZN3BoxIiE5countE"}
 
 
 def run(*words: object) -> str:
@@ -42,55 +41,44 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return at
 
 
-def seen(image: elf.ElfImage) -> dict[str, str]:
-    return {s.name: s.visibility for s in image.symbols() if s.binding != "LOCAL" and s.section}
-
-
-def test_named_symbols_and_the_state_of_headers_become_protected(built: Path, tmp_path: Path) -> None:
+def test_a_private_name_is_a_further_exported_name_and_the_plain_one_stays_hidden(built: Path, tmp_path: Path) -> None:
     shown = tmp_path / "shown.o"
-    assert reveal(built / "a.o", shown, {"_Z5quieti"}, {})
-    found = seen(elf.open_image(shown))
-    before = seen(elf.open_image(built / "a.o"))
-    assert before.keys() == found.keys()
-    assert {name for name in found if found[name] != before[name]} == {"_Z5quieti"} | STATE
-    assert {found[name] for name in {"_Z5quieti"} | STATE} == {"protected"}
-    assert found["_Z6silentv"] == "hidden"
-    assert found["_Z4openi"] == "default"
-    unique = {s.name: s.binding for s in elf.open_image(shown).symbols()}
-    assert {unique[name] for name in STATE} == {"WEAK"}
-
-
-def test_an_alias_is_a_further_exported_name_and_the_object_still_links(built: Path, tmp_path: Path) -> None:
-    shown = tmp_path / "shown.o"
-    aliases = {"_Z5quieti": "_Z5quieti.lazyck.1a2b3c4d", "nowhere": "x"}
-    assert reveal(built / "a.o", shown, {"_Z5quieti"}, aliases)
-    rows = {s.name: s for s in elf.open_image(shown).symbols()}
-    plain, alias = rows["_Z5quieti"], rows["_Z5quieti.lazyck.1a2b3c4d"]
-    assert (alias.section, alias.value, alias.size, alias.type) == (plain.section, plain.value, plain.size, plain.type)
-    assert (alias.binding, alias.visibility, plain.visibility) == ("GLOBAL", "default", "protected")
-    assert "x" not in rows
+    names = {"_Z5quieti": "lazyck.1", "level": "lazyck.2", "nowhere": "lazyck.3"}
+    assert offer(built / "a.o", shown, names)
+    rows, before = ({s.name: s for s in elf.open_image(at).symbols()} for at in (shown, built / "a.o"))
+    assert {name: rows[name] for name in before} == before
+    plain, private = rows["_Z5quieti"], rows["lazyck.1"]
+    assert private[2:6] == plain[2:6]
+    assert (private.binding, private.visibility, plain.visibility) == ("GLOBAL", "default", "hidden")
+    assert (rows["lazyck.2"].binding, rows["lazyck.2"].type) == ("WEAK", "OBJECT")
+    assert "lazyck.3" not in rows
     run("g++", "-shared", shown, "-o", tmp_path / "x.so")
-    exported = elf.read_shared(tmp_path / "x.so").defined
-    assert {"_Z5quieti", "_Z5quieti.lazyck.1a2b3c4d", "_Z4openi"} | STATE <= exported.keys()
-    assert "_Z6silentv" not in exported
+    assert elf.read_shared(tmp_path / "x.so").defined.keys() == {"lazyck.1", "lazyck.2", "_Z4openi"}
 
 
-def test_an_object_that_hides_nothing_of_it_is_not_copied(built: Path, tmp_path: Path) -> None:
-    assert not reveal(built / "plain.o", tmp_path / "shown.o", {"plain", "_Z5quieti"}, {"plain": "x"})
+def test_an_object_that_offers_nothing_is_not_copied(built: Path, tmp_path: Path) -> None:
+    assert not offer(built / "plain.o", tmp_path / "shown.o", {"_Z5quieti": "x"})
     assert not (tmp_path / "shown.o").exists()
 
 
-@pytest.mark.parametrize("aliases", [{}, {"_Z5quieti": "an_alias"}])
-def test_members_of_an_archive_are_shown_too(built: Path, tmp_path: Path, aliases: dict[str, str]) -> None:
+def test_what_is_unique_in_its_process_has_an_ordinary_weak_private_name(tmp_path: Path) -> None:
+    (tmp_path / "u.cpp").write_text("inline int level = 3; int* f() { return &level; }\n")
+    run("g++", "-std=c++17", "-fPIC", "-c", tmp_path / "u.cpp", "-o", tmp_path / "u.o")
+    assert offer(tmp_path / "u.o", tmp_path / "shown.o", {"level": "lazyck.1"})
+    rows = {s.name: s.binding for s in elf.open_image(tmp_path / "shown.o").symbols()}
+    assert (rows["level"], rows["lazyck.1"]) == ("UNIQUE", "WEAK")
+
+
+@pytest.mark.parametrize("is_excluded", [False, True])
+def test_members_of_an_archive_offer_too_and_of_an_excluded_one_nothing_else_is_seen(
+    built: Path, tmp_path: Path, is_excluded: bool
+) -> None:
     shown = tmp_path / "shown.a"
-    assert reveal(built / "all.a", shown, {"_Z5quieti"}, aliases)
+    assert offer(built / "all.a", shown, {"_Z5quieti": "lazyck.1"}, is_excluded=is_excluded)
     assert run("ar", "t", shown).split() == ["plain.o", "a.o", "a_second_member_with_a_long_name.o"]
-    images = [elf.ElfImage(data, name) for name, data in elf.members(shown)]
-    assert seen(images[1])["_Z5quieti"] == "protected"
-    assert seen(images[0]) == {"plain": "default"}
-    assert ("an_alias" in seen(images[1])) == bool(aliases)
     run("g++", "-shared", "-Wl,-u,_Z4openi,-u,other", shown, "-o", tmp_path / "x.so")  # by the table of symbols
-    assert {"_Z5quieti", "_Z4openi", "other"} <= elf.read_shared(tmp_path / "x.so").defined.keys()
+    seen = {"lazyck.1"} if is_excluded else {"lazyck.1", "_Z4openi", "other"}
+    assert elf.read_shared(tmp_path / "x.so").defined.keys() == seen
 
 
 def test_an_archive_that_is_written_is_one_for_every_tool(built: Path, tmp_path: Path) -> None:

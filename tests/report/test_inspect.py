@@ -11,6 +11,7 @@ import pytest
 from support import Lazyck
 from support.counting import CountingProgram
 
+from lazyck import abi
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes, encode
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, to_pair
@@ -20,7 +21,7 @@ RECIPE = Recipe(
     link=("g++", "-shared"), arch_flags=("-arch=sm_90",), env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
     programs=("nvcc", "ptxas"), headers="34" * 32,
 )  # fmt: skip
-PRIVATE = private_name("_Z6hiddenv", "libx.so")
+PRIVATE = f"_Z6hiddenv{abi.PRIVATE_MARK}"
 BLOBS = (
     BlobRecord("fwd_a", "libx/tree/fwd_a.cu", 0, "aa" * 32, ("_Z3runi", PRIVATE), units=UnitRecipes("ab" * 32, 1, 2)),
     BlobRecord("fwd_b", "libx/tree/fwd_b.cu", 0, "bb" * 32, ("c_name",)),
@@ -37,7 +38,7 @@ MANIFEST = Manifest(
     library="libx", soname="libx.so", cache_name="shelf", root="/bundle", archs=("80", "90"),
     recipes=(RECIPE, replace(RECIPE, compile=("lazyck-unit", "host")), replace(RECIPE, compile=("lazyck-unit", "dev"))),
     blobs=BLOBS, eager=tuple(map(to_pair, EAGER)), creator="lazyck test", digest="ef" * 32, machine="x86_64",
-    private_names=(private_name("state", "libx.so"),), contents="12" * 32,
+    private_names=(private_name("state", "tag"),), private_tag="tag", contents="12" * 32,
 )  # fmt: skip
 
 

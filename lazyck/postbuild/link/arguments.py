@@ -124,13 +124,13 @@ class PortableArguments:
         adds_archives = any(item.name.startswith("-static") for item in context.inputs.items) and "ALL" in excluded
         has_lto = excluded and any(m.is_lto for path in context.inputs.archives for _, m in elf.read_archive(path))
         self._excluded = frozenset(excluded) if self._offered and not adds_archives and not has_lto else frozenset()
-        self._skips_next = False
+        self._archives = context.inputs.archives
+        self._excludes = False  # whether the next word says which archives are excluded
 
     def copy(self, name: str) -> str:
         """Return the word that names a kept copy of the file `name`."""
         path = self._link.call.path(name)
-        tag = hashlib.sha256(encode(path)).hexdigest()[:8]
-        target = self._objects / f"{tag}-{os.path.basename(path)}"
+        target = self._objects / self._copy_name(path)
         if not target.exists() and elf.is_thin(path):
             elf.write_archive(target, elf.members(path))
         elif not target.exists():
@@ -139,6 +139,10 @@ class PortableArguments:
         word = f"{state.HERE}/objects/{(shown if self._offers(path, target, shown) else target).name}"
         self.originals[word] = name
         return word
+
+    @staticmethod
+    def _copy_name(path: str) -> str:
+        return f"{hashlib.sha256(encode(path)).hexdigest()[:8]}-{os.path.basename(path)}"
 
     def _offers(self, path: str, target: Path, shown: Path) -> bool:
         """Make `shown` from the copy `target` of the file at `path` if it offers blobs anything."""
@@ -166,10 +170,10 @@ class PortableArguments:
         if item.value is None:
             return list(item.words)
         if item.role is Role.LINKER:
-            parts = [self.linker_part(part) for part in item.value.split(",") if not self._is_skipped(part)]
-            if not parts:
+            parts = [self._exclusion(part) for part in item.value.split(",")]
+            value = ",".join(self.linker_part(part) for part in parts if part)
+            if not value:
                 return []
-            value = ",".join(parts)
         elif item.role is Role.LIBRARY_DIR:
             value = self.paths.real(self._link.call.path(item.value))
         elif item.name in ("-T", "--script"):
@@ -178,12 +182,20 @@ class PortableArguments:
             value = self.paths.real(item.value) if item.value.startswith("/") else item.value
         return item.with_value(value)
 
-    def _is_skipped(self, part: str) -> bool:
-        """Return whether a word for the linker excludes archives, whose copies hide all."""
-        was_next, self._skips_next = self._skips_next, bool(self._excluded) and part in _EXCLUDE
-        return (
-            was_next or self._skips_next or (bool(self._excluded) and part.startswith(tuple(f"{e}=" for e in _EXCLUDE)))
-        )
+    def _exclusion(self, part: str) -> str:
+        """Return a word for the linker so that it excludes the copies of archives, too. Return an
+        empty string if it excludes archives whose copies hide all by themselves."""
+        name, equals, value = part.partition("=")
+        is_value, self._excludes = self._excludes, not equals and part in _EXCLUDE
+        if not is_value and name not in _EXCLUDE:
+            return part
+        if self._excluded:
+            return ""
+        if not is_value and not equals:
+            return part
+        names = re.split("[,:]", part if is_value else value)
+        copies = [self._copy_name(path) for path in self._archives if os.path.basename(path) in names]
+        return (f"{name}=" if equals else "") + ":".join([*names, *copies])
 
     def linker_part(self, part: str) -> str:
         """Return one of the parts of a word for the linker, independent of the build."""

@@ -89,10 +89,10 @@ def link_lazily(
     mentions = Mentions(probed.texts)
     given = Given(context, probed, found, mentions, Archives(inputs, probed, found, mentions))
     steps = Steps(given, archive, reader, clock.step)
-    facts, last, plan = Facts(), None, decide(given, Facts(), steps.runtime_of)
-    while plan != last:
-        before, facts, last = facts, steps.carry_out(plan, facts), plan
-        assert plan.settled or len(facts) > len(before), "this step shows nothing"
+    facts, plan = Facts(), decide(given, Facts(), steps.runtime_of)
+    while steps.linked is None or steps.linked.plan != plan:
+        before, facts = facts, steps.carry_out(plan, facts)
+        assert steps.linked or len(facts) > len(before), "a step that is no link shows something"
         plan = decide(given, facts, steps.runtime_of)
     return finish(context, plan, steps, probed, clock)
 

@@ -42,6 +42,7 @@ Timing = Callable[[str], AbstractContextManager[None]]  # measures a step of tha
 
 @dataclass(frozen=True)
 class Linked:
+    plan: Plan
     state: state.LinkState
     said: proc.Result  # of the linker
 
@@ -80,6 +81,7 @@ class Steps:
             with self._timed("probe"):
                 return self._ask(plan.ask, facts)
         assert plan.settled
+        self.linked = None
         for failed in plan.settled.failed:
             # An ahead-of-time build would fail too. Any other blob that does not compile is left
             # out unless something needs it, because generators may write unused sources.
@@ -91,7 +93,7 @@ class Steps:
             unproved = {b: why for b in self._sources(plan.settled) if (why := finding.unproved.get(b.source))}
             return replace(facts, headers=self._proof.added, refused={**facts.refused, **unproved})
         with self._timed("link"):
-            self.linked = link_once(self._context, plan.settled, plan.demands, wrapped)
+            self.linked = link_once(self._context, plan, plan.settled, wrapped)
         with self._timed("probe"):
             return self._observe(plan, plan.settled, facts) if plan.settled.lazy else facts
 
@@ -250,14 +252,14 @@ def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
     return {a: t for p, a, t in pairs if {a, t} <= shown.intersection(settled.owned.lazy[p.blob])}
 
 
-def link_once(context: LinkContext, settled: Settled, demands: Demands, wrapped: Sequence[str]) -> Linked:
+def link_once(context: LinkContext, plan: Plan, settled: Settled, wrapped: Sequence[str]) -> Linked:
     """Link the library."""
     link, options, directory = context.link, context.options, context.directory
     has_runtime = bool(settled.lazy or settled.units)
     runtime = runtime_source() if has_runtime else None
     objects = relink.runtime_objects(directory, context.compiler, runtime, context.env) if runtime else []
     eager_names = [e.object.name for e in settled.compiled]
-    demanded = demands if has_runtime else None
+    demanded = plan.demands if has_runtime else None
     words, originals = link_words(context, eager_names, context.soname(settled.owned), demanded, wrapped)
     st = state.LinkState(
         library=context.name,
@@ -272,4 +274,4 @@ def link_once(context: LinkContext, settled: Settled, demands: Demands, wrapped:
         keeps_root=bool(options.root),
         beside=options.beside,
     )
-    return Linked(st, relink.relink(st, directory, objects, Path(link.call.cwd), context.env, originals))
+    return Linked(plan, st, relink.relink(st, directory, objects, Path(link.call.cwd), context.env, originals))

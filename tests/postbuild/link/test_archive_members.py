@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import Lazyck
 
-from lazyck.postbuild.references import Linkable, pulled
+from lazyck.postbuild.archives import Linkable, pulled
 
 pytestmark = pytest.mark.differs("each test compares its library itself")
 

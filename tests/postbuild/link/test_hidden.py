@@ -107,7 +107,18 @@ ARCHIVE = "mv extra.o e.obj; ar rcs libextra.a e.obj; " + SHARED + " libextra.a"
         pytest.param(SHARED, FLAGS + " -fvisibility=hidden", HIDDEN, id="command-line"),
         pytest.param(SHARED, FLAGS, "#pragma GCC visibility push(hidden)\n" + HIDDEN, id="pragma"),
         *(
-            pytest.param(f"{ARCHIVE} -fuse-ld={linker}", FLAGS + " -fvisibility=hidden", "", id=f"{linker}-archive")
+            pytest.param(f"{ARCHIVE} -fuse-ld={linker}{option}", flags, "", id=f"{linker}-{name}")
+            for linker in LINKERS
+            for name, option, flags in (
+                ("archive", "", FLAGS + " -fvisibility=hidden"),
+                ("exclude-libs", " -Wl,--exclude-libs,ALL", FLAGS),
+                ("exclude-one", " -L. -Wl,--exclude-libs=libextra.a", FLAGS),
+            )
+        ),
+        *(
+            pytest.param(
+                f"{SHARED} -fuse-ld={linker} -Wl,--version-script=api.map", FLAGS, HIDDEN, id=f"{linker}-script"
+            )
             for linker in LINKERS
         ),
     ],
@@ -116,6 +127,7 @@ def test_a_blob_finds_what_objects_of_its_library_hide(project: Project, link: s
     project.write({1: body(1, "helper(x)"), 2: body(2, "level + x"), 3: body(3, "checked(x)")}, more=more)
     if not more:
         project.file("extra.cpp", '#include "api.hpp"\n' + HIDDEN)
+    project.file("api.map", "{ global: run; local: *; };\n")
     project.build(link, flags)
     assert "3 blobs deferred, 3 lazy with 3 symbols, 0 eager" in project.report, project.report
     assert project.calls((1, -3), (2, -3), (3, -3)) == ["-21", "2", "-21"]
@@ -124,12 +136,10 @@ def test_a_blob_finds_what_objects_of_its_library_hide(project: Project, link: s
 @pytest.mark.parametrize(
     ("link", "more"),
     [
-        (SHARED + " -Wl,--version-script=api.map", HIDDEN),
-        (ARCHIVE + " -Wl,--exclude-libs,ALL", ""),
         (SHARED, "#pragma GCC visibility push(hidden)\n" + HIDDEN),
         (ARCHIVE, ""),
     ],
-    ids=["version-script", "exclude-libs", "hidden-in-its-header", "hidden-in-the-header-of-an-archive"],
+    ids=["hidden-in-its-header", "hidden-in-the-header-of-an-archive"],
 )
 def test_a_blob_that_cannot_have_a_hidden_symbol_is_eager_and_the_symbol_is_named(
     project: Project, link: str, more: str
@@ -137,11 +147,9 @@ def test_a_blob_that_cannot_have_a_hidden_symbol_is_eager_and_the_symbol_is_name
     project.write({1: body(1, "helper(x)"), 2: body(2, "x * 2"), 3: body(3, "checked(x)")}, more=more)
     if not more:
         project.file("extra.cpp", '#include "api.hpp"\n' + HIDDEN)
-    if "pragma" in more or link.endswith(".a"):
-        project.file(
-            "api.hpp", HEADER.replace("int helper(int x);", '__attribute__((visibility("hidden"))) int helper(int x);')
-        )
-    project.file("api.map", "{ global: run; local: *; };\n")
+    project.file(
+        "api.hpp", HEADER.replace("int helper(int x);", '__attribute__((visibility("hidden"))) int helper(int x);')
+    )
     project.build(link)
     assert "3 blobs deferred, 1 lazy with 1 symbol, 2 eager" in project.report, project.report
     assert project.eager() == [

@@ -14,12 +14,11 @@ from support.link_contexts import link_context
 
 from lazyck.errors import FormatError
 from lazyck.postbuild.build_options import BuildOptions
+from lazyck.postbuild.facts import Demands
 from lazyck.postbuild.link.arguments import AheadLink, PortableArguments, ahead_link, link_words, load_ahead, save_ahead
-from lazyck.postbuild.link.reach import Demands
 from lazyck.postbuild.link.relink import RUNTIME
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.inputs import read_inputs
-from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.objects.symbols import SymbolReader, read_symbols, source_name
 from lazyck.postbuild.state import HERE
 from lazyck.toolchains import by_name
@@ -74,9 +73,13 @@ def test_a_lazy_library_is_linked_by_the_project_s_own_words(built: Path, tmp_pa
     (tmp_path / "eager").mkdir()
     (tmp_path / "eager" / "e.o").write_bytes((built / "n.o").read_bytes())
     given = ("-shared", "-O2", "a.o", "-L.", "-L", "sub", "-Wl,--version-script=script.map", "libs.so", "-lm")
-    demands = Demands(pulled=frozenset({"q", "p"}), revealed=frozenset({"quiet"}), renamed=frozenset({"quiet"}))
+    demands = Demands(pulled=frozenset({"q", "p"}), offered={"quiet": "lazyck.1"})
     words, originals = words_of(built, tmp_path, *given, "-o", "libx.so", demands=demands, eager=["e.o"])
-    eager, a, script = copy_of(tmp_path / "eager", "e.o"), copy_of(built, "a.o", "shown-"), copy_of(built, "script.map")
+    eager, a, script = (
+        copy_of(tmp_path / "eager", "e.o"),
+        copy_of(built, "a.o", "shown-"),
+        copy_of(built, "script.map", "shown-"),
+    )
     assert words[: words.index("-o")] == [
         "/real/home/bin/g++", "-shared", "-O2", f"{HERE}/stubs.o", RUNTIME, eager, a, f"-L{built}", "-L",
         f"{built}/sub", f"-Wl,--version-script={script}", f"{built}/libs.so", "-lm",
@@ -91,8 +94,9 @@ def test_a_lazy_library_is_linked_by_the_project_s_own_words(built: Path, tmp_pa
     assert originals[a] == "a.o"
     assert originals[script] == "script.map"
     rows = {s.name: s for s in elf.open_image(tmp_path / "objects" / Path(a).name).symbols()}
-    assert rows["quiet"].visibility == "protected"
-    assert private_name("quiet", "libx.so") in rows
+    assert (rows["quiet"].visibility, rows["lazyck.1"].visibility) == ("hidden", "default")
+    opened = (tmp_path / "objects" / Path(script).name).read_text()
+    assert opened == "{ global: lazyck.*; lazyck_cudart_*; *; };\n"
 
 
 def ahead_of(at: Path, into: Path, *words: str, holding: dict[str, tuple[str, ...]], **fields: Any) -> AheadLink:

@@ -12,9 +12,9 @@ from lazyck import abi
 from lazyck.errors import BuildError
 from lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
 from lazyck.postbuild.objects import elf
-from lazyck.postbuild.objects.reveal import private_name
+from lazyck.postbuild.objects.reveal import plain_name, private_name
 
-HIDDEN = private_name("hidden", "libx.so")
+HIDDEN = f"hidden{abi.PRIVATE_MARK}"
 ODD = 'an "odd" \\name'
 SYMBOLS = ("one", ODD, "other_one", HIDDEN)
 
@@ -36,7 +36,9 @@ def manifest(tmp_path: Path) -> str:
 
 @pytest.fixture
 def image(tmp_path: Path, manifest: str) -> elf.ElfImage:
-    return assembled(tmp_path, render_stubs(SYMBOLS, manifest, "x86_64", {"other_one": "one"}, device_symbols=3))
+    return assembled(
+        tmp_path, render_stubs(SYMBOLS, manifest, "x86_64", {"other_one": "one"}, tag="tag", device_symbols=3)
+    )
 
 
 def place(image: elf.ElfImage, name: str) -> tuple[elf.Symbol, bytes]:
@@ -56,8 +58,8 @@ def test_each_stub_jumps_through_its_own_slot(image: elf.ElfImage) -> None:
     for slot, name in enumerate(SYMBOLS):
         if name == "other_one":
             continue
-        stub, code = place(image, name)
-        assert (stub.binding, stub.type, stub.visibility) == ("GLOBAL", "FUNC", "default")
+        stub, code = place(image, plain_name(name))
+        assert (stub.binding, stub.type, stub.visibility == "default") == ("GLOBAL", "FUNC", name != HIDDEN)
         assert stub.value % 16 == 0
         assert code[:6] == b"\xf3\x0f\x1e\xfa\xff\x25"  # endbr64; jmp *slot(%rip)
         assert len(code) == 10
@@ -69,10 +71,10 @@ def test_an_alias_is_another_name_of_a_stub(image: elf.ElfImage) -> None:
     assert (alias.section, alias.value, alias.binding) == (one.section, one.value, "GLOBAL")
 
 
-def test_a_private_stub_has_its_plain_name_too_and_nothing_interposes_that(image: elf.ElfImage) -> None:
-    private, plain = place(image, HIDDEN)[0], place(image, "hidden")[0]
-    assert (plain.section, plain.value, plain.visibility) == (private.section, private.value, "protected")
-    assert private.visibility == "default"
+def test_a_private_stub_has_its_plain_name_too_which_no_other_library_sees(image: elf.ElfImage) -> None:
+    private, plain = place(image, private_name("hidden", "tag"))[0], place(image, "hidden")[0]
+    assert (plain.section, plain.value, plain.visibility) == (private.section, private.value, "hidden")
+    assert (private.visibility, private.type) == ("default", "FUNC")
 
 
 def test_each_slot_begins_at_its_own_slow_path_which_tells_its_number(image: elf.ElfImage) -> None:
