@@ -170,7 +170,7 @@ class PortableArguments:
         if item.value is None:
             return list(item.words)
         if item.role is Role.LINKER:
-            parts = [self._exclusion(part) for part in item.value.split(",")]
+            parts = [self._exclusion(part, is_split=item.name != "-Xlinker") for part in item.value.split(",")]
             value = ",".join(self.linker_part(part) for part in parts if part)
             if not value:
                 return []
@@ -182,20 +182,21 @@ class PortableArguments:
             value = self.paths.real(item.value) if item.value.startswith("/") else item.value
         return item.with_value(value)
 
-    def _exclusion(self, part: str) -> str:
-        """Return a word for the linker so that it excludes the copies of archives, too. Return an
-        empty string if it excludes archives whose copies hide all by themselves."""
+    def _exclusion(self, part: str, *, is_split: bool) -> str:
+        """Return a word for the linker so that it excludes the copies of archives, too, if the
+        driver splits words. Return an empty string if these copies hide all by themselves."""
         name, equals, value = part.partition("=")
         is_value, self._excludes = self._excludes, not equals and part in _EXCLUDE
         if not is_value and name not in _EXCLUDE:
             return part
         if self._excluded:
             return ""
-        if not is_value and not equals:
+        if not is_split or not (is_value or equals):
             return part
-        names = re.split("[,:]", part if is_value else value)
-        copies = [self._copy_name(path) for path in self._archives if os.path.basename(path) in names]
-        return (f"{name}=" if equals else "") + ":".join([*names, *copies])
+        named = part if is_value else value
+        lead = f"{name}=" if equals else f"{_EXCLUDE[0]},"
+        copies = (self._copy_name(path) for path in self._archives if os.path.basename(path) in re.split("[,:]", named))
+        return ",".join([part, *(f"{lead}{copy}" for copy in copies)])
 
     def linker_part(self, part: str) -> str:
         """Return one of the parts of a word for the linker, independent of the build."""
