@@ -42,7 +42,6 @@ FAILING = {
 # `docs/limits.md` says what it costs.
 BY_DESIGN = {
     "own": "an entry point of lazyck's own, see lazyck.h",
-    "hidden": "hidden ahead of time, but exported lazily, since blobs must find it",
     "program": "exported by the lazy program only, since its blobs must find it",
     "handle": "the handle of a kernel that only its own blob launches",
     "device": "the compiler's own mark of a file with device code, which is in its blob",
@@ -56,6 +55,7 @@ BY_DESIGN = {
     "needed-kept": (
         "named by the link, and kept for lazy blobs that may need it; ahead of time nothing does (DT_NEEDED)"
     ),
+    "member-kept": "of an archive's member that a lazy blob may need; ahead of time nothing does",
     "needed-runtime": "needed by lazyck's runtime, which is in C++ (DT_NEEDED)",
     "soname": "a name that the lazy library gives itself, since blobs must find it by one",
 }
@@ -94,7 +94,8 @@ class Difference:
 class Lazy:
     """The lazy library: what it offers, and which of its symbols are stubs. `binds_own` says
     whether its blobs are linked so that they prefer their own definitions (`-Bsymbolic`). `kept`
-    are libraries that only its blobs need. It is a program unless it is `shared`."""
+    are libraries, and symbols of archives, that only its blobs may need. It is a program unless it
+    is `shared`."""
 
     offered: Offered
     stubs: frozenset[str]
@@ -210,13 +211,10 @@ class _Facts:
                     yield Difference("version", key, "", ", ".join(sorted(known[export.name])), version)
                 continue
             of_blob = self.defined.get(export.name)
-            if of_blob is not None and of_blob.is_hidden:
-                yield Difference("hidden", key, "", of_blob.visibility, described(export))
-            elif self.whole and export.visibility == "protected" and export.name in self.ahead.names:
-                yield Difference("hidden", key, "", "hidden", described(export))
-            elif self.whole:
+            if self.whole:
                 is_runtime = of_blob is None and export.name not in self.lazy.stubs
                 kind = "own" if _OWN.match(export.name) else "runtime" if is_runtime else "added"
+                kind = "member-kept" if export.name in self.lazy.kept else kind
                 kind = "device" if is_runtime and _OF_DEVICE_CODE.match(export.name) else kind
                 # the name differs from one compile to the next
                 kind = "handle" if is_private(export.name) else kind

@@ -52,6 +52,7 @@ class Members:
     taken: SymbolNames = field(default_factory=SymbolNames)  # of the members that are no blobs
     unneeded: frozenset[CompileCommand] = frozenset()  # blobs that are left out
     pulled: frozenset[str] = frozenset()  # the symbols whose members lazy blobs need
+    only_named: frozenset[str] = frozenset()  # symbols of members and blobs that only a text names
     asks: frozenset[CompileCommand] = frozenset()  # lazy blobs whose own compile must tell what they need
 
 
@@ -92,7 +93,8 @@ class Archives:
         unneeded = self._inputs.optional - taken
         wanted = frozenset[str]().union(*(wants[b] for b in lazy if b not in unneeded))
         names = together(n for n in self._found.optional if n in taken)
-        return Members(names, unneeded, (wanted & names.defined) - self._given.defined)
+        only_named = frozenset[str]().union(*(part.defines for part in more))
+        return Members(names, unneeded, (wanted & names.defined) - self._given.defined, only_named)
 
     def _taken(self, parts: Iterable[Linkable], needed: frozenset[str]) -> set[Hashable]:
         """Return the names of the optional ones of `parts` that the link takes."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lazyck.postbuild.archives import Archives
+from lazyck.postbuild.archives import Archives, Members
 from lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
 from lazyck.postbuild.link_context import LinkContext
@@ -69,7 +69,7 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     ask, eager = _out_of_reach(given, facts, settled, real, hidden, needs)
     if ask or eager:
         return Plan(eager, ask)
-    demands = _demands(given, facts, settled, hidden, members.pulled)
+    demands = _demands(given, facts, settled, hidden, members)
     runtime = runtime_of(settled, demands)
     if runtime and _lacks_runtime(facts, runtime):
         demands = replace(demands, whole=True)
@@ -181,7 +181,7 @@ def _alone(given: Given, real: SymbolNames, hidden: frozenset[str]) -> frozenset
     return (hidden & strong) | instances | of_classes_with(strong, weak)
 
 
-def _demands(given: Given, facts: Facts, settled: Settled, hidden: frozenset[str], pulled: frozenset[str]) -> Demands:
+def _demands(given: Given, facts: Facts, settled: Settled, hidden: frozenset[str], members: Members) -> Demands:
     """Return what the link must do so that lazy blobs find all that they could name."""
     blobs, mentions = [p.blob for p in settled.lazy], given.mentions
     # Compilers use some functions of C without a declaration. Those that the library has are few.
@@ -191,7 +191,8 @@ def _demands(given: Given, facts: Facts, settled: Settled, hidden: frozenset[str
     alone = mentions.by_blob(frozenset[str]().union(*facts.dropped.values()))
     used = frozenset[str]().union(*{alone(blob) for blob in blobs})
     return Demands(
-        pulled=pulled,
+        pulled=members.pulled,
+        only_named=members.only_named,
         kept=tuple(index for index, symbols in facts.dropped.items() if symbols & used),
         offered={s: private_name(s, given.context.tag) for s in sorted(offered)},
         versions=tuple(sorted(facts.versions)),

@@ -63,6 +63,7 @@ class Demands:
     """Lists what a link must do because blobs need it."""
 
     pulled: frozenset[str] = frozenset()  # symbols whose members must be pulled out of archives
+    only_named: frozenset[str] = frozenset()  # symbols of archives that the text of a blob names, and nothing needs
     kept: tuple[int, ...] = ()  # shared libraries to keep, as indices of the command's items
     offered: Mapping[str, str] = field(default_factory=dict)  # hidden symbols of objects → their private names
     whole: bool = False  # whether blobs are compiled whole: the wrappers of a GPU runtime are out of their reach

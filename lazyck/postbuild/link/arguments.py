@@ -231,7 +231,7 @@ class AheadLink:
     eager: Mapping[str, str]  # the outputs of the blobs that are compiled eagerly, and the reasons
     shared: bool  # whether the output is a library
     libraries: tuple[str, ...] = ()  # the paths of the shared libraries that the link names
-    kept: tuple[str, ...] = ()  # the sonames of libraries that the lazy link keeps for its blobs' sake
+    kept: tuple[str, ...] = ()  # what the lazy link has for its blobs' sake: libraries' sonames, symbols of archives
 
 
 class _Writer:

@@ -243,4 +243,5 @@ def keep_link(context: LinkContext, settled: Settled, demands: Demands) -> None:
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
     libraries = dict(context.inputs.libraries)
     kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
+    kept += tuple(sorted(demands.only_named))
     save_ahead(ahead_link(context, eager, kept if settled.lazy else ()), context.directory)
