@@ -23,7 +23,6 @@ from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult
 from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains.command import CompileCommand
-from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 
 Blobs = Mapping[CompileCommand, Reason]
 
@@ -71,12 +70,8 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
         return Plan(eager, ask)
     demands = _demands(given, facts, settled, hidden, members)
     runtime = runtime_of(settled, demands)
-    if runtime and _lacks_runtime(facts, runtime):
+    if runtime and not facts.without_runtime.isdisjoint(runtime.wrapped):
         demands = replace(demands, whole=True)
-        launching = {gpu.toolchain for gpu in GPU_RUNTIMES}
-        by_kernel = [p.blob for p in settled.lazy if p.blob.call.toolchain in launching]
-        if runtime.table in facts.without_runtime and (not runtime.wrapped or settled.units) and by_kernel:
-            return Plan(compile=dict.fromkeys(by_kernel, Reason(ReasonKind.CUDART_HIDDEN)))
     return Plan(settled=settled, demands=demands, real=real, taken=taken)
 
 
@@ -198,10 +193,6 @@ def _demands(given: Given, facts: Facts, settled: Settled, hidden: frozenset[str
         versions=tuple(sorted(facts.versions)),
         has_blobs=bool(blobs),
     )
-
-
-def _lacks_runtime(facts: Facts, runtime: cudart.CudaRuntime) -> bool:
-    return not facts.without_runtime.isdisjoint({runtime.table, *runtime.wrapped})
 
 
 def _own(symbols: Iterable[str]) -> frozenset[str]:

@@ -139,15 +139,10 @@ class ReasonKind(Enum):
         "needs the static CUDA runtime, of which no archive was found",
         "Link with `-cudart shared`, or name the directory of `libcudart_static.a` with `-L`.",
     )
-    CUDART_HIDDEN = (
-        "cannot reach the library's CUDA runtime, since the link's version script hides lazyck_cudart_*",
-        "Add `lazyck_cudart_*` to `global:` in the version script. Where the runtime is the static one, "
-        "`-cudart shared` helps as well.",
-    )
     NOT_EXPORTED = (
         "needs a symbol that the library does not export",
-        "Export the symbol: take it out of `local:` in the version script, take its archive out of `--exclude-libs`, "
-        "or remove the hidden visibility from its declaration.",
+        "Remove the hidden visibility from its declaration, compile the file that defines it without `-flto`, or take "
+        "its archive out of `--exclude-libs`.",
     )
     HIDDEN = (
         "has a hidden function that other files may call",

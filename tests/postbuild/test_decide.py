@@ -344,7 +344,7 @@ def test_a_library_that_the_linker_dropped_is_kept_if_a_text_could_name_what_it_
     assert link.plan(facts).demands.kept == (3,)
 
 
-def test_where_the_wrappers_of_a_runtime_are_out_of_reach_blobs_are_whole_and_may_be_eager() -> None:
+def test_where_the_wrappers_of_a_runtime_are_out_of_reach_blobs_are_whole() -> None:
     call = Invocation("nvcc", "cuda", "/w", ("nvcc",), 1, ())
     cuda = CompileCommand(call, "/w/k.cu", "/w/k.o")
     wrapped = CudaRuntime(("__wrap_cudaLaunchKernel",), "table", "x86_64")
@@ -352,9 +352,6 @@ def test_where_the_wrappers_of_a_runtime_are_out_of_reach_blobs_are_whole_and_ma
     assert not link.plan().demands.whole
     assert link.plan(Facts(without_runtime=frozenset({"cudaLaunchKernel"}))).demands.whole
     assert link.compiled == []
-    link = replace(link, runtime=CudaRuntime(("cudaLaunchKernel",), "table", "x86_64"))
-    link.plan(Facts(without_runtime=frozenset({"table"})))
-    assert link.compiled == [(cuda, Reason(ReasonKind.CUDART_HIDDEN))]
 
 
 def test_facts_are_counted() -> None:

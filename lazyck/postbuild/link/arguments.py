@@ -102,8 +102,8 @@ def _for_blobs(inputs: LinkInputs, keeper: "PortableArguments", demands: Demands
     return words
 
 
-# What version scripts must let pass: private names, and the tables of GPU runtimes (see cudart.py).
-_PASSING = (f"{abi.PRIVATE_LEAD}*", "lazyck_cudart_*")
+# What version scripts must let pass.
+_PASSING = f"{abi.PRIVATE_LEAD}*"
 _EXCLUDE = ("--exclude-libs", "-exclude-libs")
 
 

@@ -23,7 +23,7 @@ from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 @dataclass(frozen=True)
 class Observed:
     """Holds what a linked library shows (see `Facts`). `without_runtime` has the wrapped functions
-    of a GPU runtime that no library has, and the table of these if it is not exported."""
+    of a GPU runtime that no library has."""
 
     unexported: frozenset[str]
     lost: frozenset[str]
@@ -47,13 +47,12 @@ def observe(
     private = {s: private_name(s, context.tag) for p in settled.lazy for s in p.private & {*settled.owned.lazy[p.blob]}}
     private |= {s: name for s, name in plan.demands.offered.items()}
     others = _Others(context, library)
-    without = _without_runtime(image, runtime, others, has_units=bool(settled.units)) if runtime else frozenset[str]()
     return Observed(
         unexported,
         frozenset(s for s, name in private.items() if name not in image.defined),
         dict(_dropped(context, image, others)),
         frozenset(v for v in versioned_exports(library) if not v.startswith(abi.PRIVATE_LEAD)),
-        without,
+        _without_runtime(image, runtime, others) if runtime and not settled.units else frozenset(),
     )
 
 
@@ -81,16 +80,12 @@ def _dropped(context: LinkContext, image: elf.SharedSymbols, others: _Others) ->
             yield index, frozenset(s for s, b in offered.defined.items() if _is_asked_for(s, b) and s not in provided)
 
 
-def _without_runtime(
-    image: elf.SharedSymbols, runtime: cudart.CudaRuntime, others: _Others, *, has_units: bool
-) -> frozenset[str]:
-    """Return the table of `runtime` if it is not exported, and the functions behind its wrappers if
-    no needed library has them. The build then links no runtime, for example because its HIP sources
-    have no device code."""
+def _without_runtime(image: elf.SharedSymbols, runtime: cudart.CudaRuntime, others: _Others) -> frozenset[str]:
+    """Return the functions behind the wrappers of `runtime` if no needed library has them. The
+    build then links no runtime, for example because its HIP sources have no device code."""
     registering = {gpu.registering_as(abi.REGISTER_IMAGE) for gpu in GPU_RUNTIMES}
-    wanted = frozenset[str]() if has_units else image.undefined.intersection(runtime.wrapped, registering)
-    lacking = wanted if wanted and not any(wanted <= defined for defined in others.needed) else frozenset[str]()
-    return lacking | ({runtime.table} - image.defined.keys())
+    wanted = image.undefined.intersection(runtime.wrapped, registering)
+    return frozenset[str]() if any(wanted <= defined for defined in others.needed) else wanted
 
 
 def check_complete(

@@ -1,19 +1,19 @@
 """Lets names pass a version script, which lists what a link exports."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 _TOKEN = re.compile(r'/\*.*?\*/|#[^\n]*|\s+|"[^"\n]*"|[{};:]|[^\s{};:"#]+', re.DOTALL)
 
 
-def opened(text: str, patterns: Iterable[str]) -> str:
-    """Return the version script `text`, which exports names of the `patterns` as well: they stand
-    in its first node. A text without a node is returned as it is."""
+def opened(text: str, pattern: str) -> str:
+    """Return the version script `text`, which exports names of the `pattern` as well, in its first
+    node. A text without a node is returned as it is."""
     tokens = _tokens(text)
     begin = next((end for token, _, end in tokens if token == "{"), -1)
     if begin < 0:
         return text
-    added = " ".join(f"{pattern};" for pattern in patterns)
+    added = f"{pattern};"
     label, start, _ = next(tokens, ("", len(text), 0))
     colon, _, behind = next(tokens, ("", 0, 0))
     if colon == ":" and label == "global":

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck import proc
+from lazyck import abi, proc
 from lazyck.errors import BuildError
 from lazyck.files import write_atomic
 from lazyck.machines import MACHINES
@@ -74,7 +74,7 @@ def wrappers(functions: Iterable[str], library: str, machine: str) -> CudaRuntim
 
 def _named(functions: tuple[str, ...], library: str, machine: str) -> CudaRuntime:
     tag = hashlib.sha256("\0".join((library, machine, *functions)).encode("utf-8", "surrogateescape")).hexdigest()
-    return CudaRuntime(functions, f"lazyck_cudart_{tag[:16]}", machine)
+    return CudaRuntime(functions, f"{abi.PRIVATE_LEAD}cudart_{tag[:16]}", machine)
 
 
 def render_table(runtime: CudaRuntime) -> str:
