@@ -88,7 +88,7 @@ MANIFEST_BLOB = {
 MANIFEST_SYMBOL = {"name": "S", "blob": "u32"}
 MANIFEST_RECIPE = {
     "toolchain": "S", "toolchain_id": "S", "home": "S", "home_env": "L", "compile": "L", "link": "L", "env": "P",
-    "arch_flags": "L", "programs": "L", "headers": "S",
+    "arch_flags": "L", "programs": "L", "headers": "S", "cpu": "S",
 }  # fmt: skip
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
@@ -217,10 +217,10 @@ SUFFIX_TEXT, SUFFIX_COST = ".text", ".cost"
 # lazyck-rt, lazyck-remote and lazyck-launch.
 RT_COMPILE, RT_MAKE, RT_STATUS, RT_PATH, RT_KERNELS = "compile", "make", "status", "path", "kernels"
 RT_PACKS, RT_PREAMBLES, RT_PREAMBLE, RT_VERIFY, RT_TRIM = "packs", "preambles", "preamble", "verify", "trim"
-RT_LIMIT = "limit"
+RT_LIMIT, RT_CPU = "limit", "cpu"
 ROW_NAME, ROW_ARCH, ROW_PATH, ROW_CACHED, ROW_KEY, ROW_ENTRY = "name", "arch", "path", "cached", "key", "entry"
 ROW_BLOB, ROW_SYMBOL, ROW_VERSION, ROW_ROOT, ROW_PROBLEM = "blob", "symbol", "version", "root", "problem"
-ROW_PREAMBLE, ROW_BYTES, ROW_LAST_USE = "preamble", "bytes", "last_use"
+ROW_RECIPE, ROW_PREAMBLE, ROW_BYTES, ROW_LAST_USE = "recipe", "preamble", "bytes", "last_use"
 OPTION_FROM, OPTION_LIBRARY, OPTION_ARCH, OPTION_BLOB_LIST = "--from", "--library", "--arch", "--blob-list"
 OPTION_QUIET, OPTION_AGAIN, OPTION_TOOLCHAIN, OPTION_MAX_SIZE = "--quiet", "--again", "--toolchain", "--max-size"
 OPTION_OLDER_THAN, OPTION_ONLY, OPTION_DRY_RUN, OPTION_KEY = "--older-than", "--only", "--dry-run", "--key"

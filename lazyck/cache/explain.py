@@ -121,7 +121,7 @@ def _digest_difference(manifest: Manifest, entry: BlobEntry, other: CacheEntry) 
     if command is None:
         return "source, headers or flags (the entry has no log that says which)"
     archs = entry.shown_arch if other.at.archs == entry.shown_arch.replace("-", "_") else other.at.archs
-    ours, theirs = compare_commands(manifest.recipes[blob.recipe], blob.source, archs.split("+"), command)
+    ours, theirs = compare_commands(manifest.recipes[entry.recipe], blob.source, archs.split("+"), command)
     if ours or theirs:
         return _unlike("flags", shlex.join(ours) or "without them", shlex.join(theirs) or "without them")
     return "source or headers (the commands are the same)"

@@ -32,7 +32,7 @@ is compiled whole. Otherwise it is a digest of everything that the key of a part
 the blob's own digest, and the recipes are those of the host unit and of the device code.
 
 History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6: units. 7: programs
-and headers.
+and headers. 8: cpu.
 """
 
 import os
@@ -62,6 +62,9 @@ class Recipe:
     toolchains/identity.py), and is made again where a blob is compiled. `headers` is the SHA-256 of
     the list of the system's and the compiler's headers that blobs of the toolchain read (see
     bundle.py). Without `programs`, the bundle was laid out by hand, and any compiler is taken.
+
+    `cpu` are the features that the code needs of a CPU beyond what the library itself needs (see
+    runtime/src/platform/cpu.h). A CPU that lacks one gets what the next recipe makes instead.
     """
 
     toolchain: str
@@ -74,6 +77,7 @@ class Recipe:
     env: tuple[tuple[str, str], ...] = ()
     programs: tuple[str, ...] = ()
     headers: str = ""
+    cpu: str = ""
 
     @property
     def compiler_words(self) -> tuple[str, ...]:
@@ -138,6 +142,11 @@ class Manifest:
     private_names: tuple[str, ...] = ()
     private_tag: str = ""
     contents: str = ""
+
+    def recipes_from(self, number: int) -> tuple[Recipe, ...]:
+        """Return a recipe, and those that CPUs take for it that lack what it needs."""
+        end = next(i for i, r in enumerate(self.recipes) if i >= number and not r.cpu)
+        return self.recipes[number : end + 1]
 
     @property
     def shelf(self) -> str:
@@ -302,6 +311,8 @@ def _decode(data: bytes, header: Mapping[str, int]) -> Manifest:
     recipes = tuple(
         Recipe(**dict(zip(abi.MANIFEST_RECIPE, row, strict=True))) for row in table("recipes", abi.MANIFEST_RECIPE)
     )
+    if recipes and recipes[-1].cpu:
+        raise ValueError("the last recipe is not for every CPU")
     names = _columns(abi.MANIFEST_SYMBOL, data, header["symbols_at"], header["symbols"])["name"]
     blobs = []
     end = 0

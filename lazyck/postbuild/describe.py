@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck import __version__, abi
@@ -22,8 +22,10 @@ from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, path_from, to_pair
+from lazyck.runtime.cpu import Cpu, this_cpu
+from lazyck.runtime.tool import tool
 from lazyck.settings.environment import environment
-from lazyck.toolchains import by_name
+from lazyck.toolchains import by_name, native
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.identity import compiler_identity
 
@@ -101,23 +103,24 @@ def describe(
     sources = [paths[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
     for p, name, source in zip(lazy, names, sources, strict=False):
-        recipe = recipes.of(p.blob)
-        key = key_of(p, recipe, soname, machine, *private.key(p.blob), *versions)
+        chain = recipes.chain(p.blob)
+        key = key_of(p, chain[0], soname, machine, *private.key(p.blob), *versions)
         symbols = tuple(s + abi.PRIVATE_MARK if s in p.private else s for s in owned.lazy[p.blob])
         apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
-        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols, units=apart)))
+        rows.append((p, BlobRecord(name, source, recipes.index(chain), key, symbols, units=apart)))
     parts: list[BlobRecord] = []
     made_by = program.digest if program else ""
     for (unit, p), name, source in zip(units.items(), names[len(lazy) :], sources[len(lazy) :], strict=True):
-        recipe = recipes.of_device(p.blob)
+        chain = recipes.of_device(p.blob)
+        recipe, number = chain[0], recipes.index(chain)
         symbols = tuple(line.partition("\t")[0] for line in unit.kernels)
         key = key_of(p, recipe, machine, made_by, unit.whole)
         whole = f"{unit.name}\t{unit.whole}"
-        rows.append((p, BlobRecord(name, source, recipes.index(recipe), key, symbols or (abi.IMAGE_SYMBOL,), whole)))
+        rows.append((p, BlobRecord(name, source, number, key, symbols or (abi.IMAGE_SYMBOL,), whole)))
         for symbol, line in zip(symbols, unit.kernels, strict=True):
             key = key_of(p, recipe, machine, made_by, line)
             row = f"{name}.{kernel_name(symbol)}"
-            parts.append(BlobRecord(row, source, recipes.index(recipe), key, (symbol,), f"{unit.name}\t{line}"))
+            parts.append(BlobRecord(row, source, number, key, (symbol,), f"{unit.name}\t{line}"))
     for read, toolchain in {(p.headers, p.blob.call.toolchain) for p in every}:
         where = paths[toolchain]
         files.update((where.in_bundle(h), h) for h in read if not where.is_foreign(h))
@@ -209,7 +212,8 @@ class Reached:
 
 
 class Recipes:
-    """Holds the recipes of a library, each made once per distinct command line."""
+    """Holds the recipes of a library, each made once per distinct command line. Behind each that is
+    for this CPU come those for CPUs that lack something of it (a chain)."""
 
     def __init__(
         self,
@@ -222,25 +226,47 @@ class Recipes:
     ) -> None:
         self._context, self._soname, self._paths, self._runtime = context, soname, paths, runtime
         self._headers, self._program = headers, program
-        self._made: dict[tuple[object, ...], Recipe] = {}
-        self._index: dict[Recipe, int] = {}
+        self._made: dict[tuple[object, ...], tuple[Recipe, ...]] = {}
+        self._index: dict[tuple[Recipe, ...], int] = {}
+        self._all: list[Recipe] = []
         self._outside: dict[Recipe, str] = {}
 
     def of(self, blob: CompileCommand) -> Recipe:
+        return self.chain(blob)[0]
+
+    def chain(self, blob: CompileCommand) -> tuple[Recipe, ...]:
+        """Return how `blob` is compiled for the CPUs that have what its options ask for, then for
+        those that lack something."""
         toolchain = by_name(blob.call.toolchain)
-        base = toolchain.base_words(blob)
-        key = (base, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
-        recipe = self._made.get(key)
-        if recipe is None:
+        base, needs_cpu = toolchain.base_words(blob), native.needs_cpu(toolchain.all_words(blob))
+        key = (base, needs_cpu, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
+        chain = self._made.get(key)
+        if chain is None:
             where = self._paths[toolchain.name]
             called_in = toolchain.tool_env(blob, environment())
             programs = toolchain.programs(blob, called_in)
             name = compiler_identity(blob.call.argv[: blob.call.prefix], called_in, programs)
             identity = bundle.Identity(name, programs, self._headers[toolchain.name])
-            words = (blob, base, toolchain, identity, self._context.link, self._soname, where, self._runtime)
-            recipe = bundle.make_recipe(*words)
-            self._made[key] = recipe
-        return recipe
+
+            def made(words: Sequence[str], cpu: str) -> Recipe:
+                of_link = (self._context.link, self._soname, where, self._runtime)
+                return replace(bundle.make_recipe(blob, words, toolchain, identity, *of_link), cpu=cpu)
+
+            levels = self._lesser(blob) if needs_cpu else {}
+            chain = (made(base, self._cpu.features if needs_cpu else ""), *(made(*level) for level in levels.items()))
+            self._made[key] = chain
+        return chain
+
+    def _lesser(self, blob: CompileCommand) -> dict[tuple[str, ...], str]:
+        """Return the words of `blob` for each lower level of CPU that its compiler knows, each with
+        the features that it needs. The last needs none."""
+        toolchain = by_name(blob.call.toolchain)
+        words = {toolchain.base_words(blob, option): cpu for option, cpu in (*self._cpu.levels, ("", ""))}
+        return {each: cpu for each, cpu in words.items() if not native.names_native(each)}
+
+    @property
+    def _cpu(self) -> Cpu:
+        return this_cpu(tool(self._context.env, self._context.options.tmp / "runtime"))
 
     def path_outside(self, blob: CompileCommand) -> str:
         recipe = self.of(blob)
@@ -248,23 +274,29 @@ class Recipes:
             self._outside[recipe] = bundle_paths.path_outside(recipe, by_name(blob.call.toolchain))
         return self._outside[recipe]
 
-    def of_device(self, blob: CompileCommand) -> Recipe:
+    def of_device(self, blob: CompileCommand) -> tuple[Recipe, ...]:
         """Return how the device code of `blob` is compiled, that of a kernel or all of it."""
-        return bundle.device_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
+        toolchain = by_name(blob.call.toolchain)
+        return tuple(bundle.device_recipe(r, toolchain, self._program) for r in self.chain(blob))
 
     def units_of(self, blob: CompileCommand, made_by: str) -> UnitRecipes:
         """Return how the parts of `blob` are compiled, by the program of the digest `made_by`."""
-        host = bundle.entry_recipe(self.of(blob), by_name(blob.call.toolchain), self._program)
+        toolchain = by_name(blob.call.toolchain)
+        host = tuple(bundle.entry_recipe(r, toolchain, self._program) for r in self.chain(blob))
         device = self.of_device(blob)
-        key = bundle.blob_digest(host, self._context.name, (made_by,), "", "")
-        key = bundle.blob_digest(device, self._context.name, (key,), "", "")
+        key = bundle.blob_digest(host[0], self._context.name, (made_by,), "", "")
+        key = bundle.blob_digest(device[0], self._context.name, (key,), "", "")
         return UnitRecipes(key, self.index(host), self.index(device))
 
-    def index(self, recipe: Recipe) -> int:
-        return self._index.setdefault(recipe, len(self._index))
+    def index(self, chain: tuple[Recipe, ...]) -> int:
+        """Return the number of the first recipe of `chain`. The others follow it."""
+        if chain not in self._index:
+            self._index[chain] = len(self._all)
+            self._all += chain
+        return self._index[chain]
 
     def all(self) -> tuple[Recipe, ...]:
-        return tuple(self._index)
+        return tuple(self._all)
 
 
 def archs_of(lazy: Sequence[Probed], options: BuildOptions, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ class Case:
     places: Mapping[str, str]  # the bundle's files for them → the build's files
     root: Path
     limits: Limits
+    lesser: tuple[Recipe, ...] = ()  # for CPUs that lack what `recipe` needs
 
     @property
     def tree(self) -> str:
@@ -90,6 +91,7 @@ class Case:
         """Return a digest of the preprocessor's options, inputs and search paths."""
         recipe, group = self.recipe, self.group
         words = [*recipe.compile, *(w for pair in recipe.env for w in pair), recipe.toolchain_id, *group.archs, ""]
+        words += [w for r in self.lesser for w in r.compile]
         words += [str(self.root), *(r.source for _, r in self.blobs)]
         files = [w for place, file in sorted(self.places.items()) for w in (place, contents.of_file(file))]
         return digest(*map(encode, [*words, "", *files, "", *sorted(self.optional)]))
@@ -127,8 +129,9 @@ class BundleProof:
                 where = made.paths[group.toolchain.name]
                 files = {p.blob.source for p, _ in blobs}.union(*{p.headers for p, _ in blobs})
                 held = {where.in_bundle(f): f for f in files if not where.is_foreign(f)}
-                recipe = made.manifest.recipes[blobs[0][1].recipe]
-                found[i] = Case(group, blobs, recipe, where, held, self._directory / "bundle", self._limits)
+                recipe, *lesser = made.manifest.recipes_from(blobs[0][1].recipe)
+                root = self._directory / "bundle"
+                found[i] = Case(group, blobs, recipe, where, held, root, self._limits, tuple(lesser))
         return found
 
     def foresee(self, cases: Mapping[int, Case]) -> Finding:
@@ -174,7 +177,9 @@ class BundleProof:
         work = self._directory / "proof" / str(i)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        self._used[key] = _preprocess(case, work, case.blobs)
+        each = [_preprocess(replace(case, recipe=r), work, case.blobs) for r in (case.recipe, *case.lesser)]
+        unproved = {source: reason for found in each for source, reason in found.unproved.items()}
+        self._used[key] = Finding(frozenset().union(*(found.lacking for found in each)), unproved)
         return self._used[key]
 
     def _recall(self, key: str) -> Finding | None:

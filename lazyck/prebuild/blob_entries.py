@@ -34,6 +34,7 @@ class BlobEntry:
     cached: bool
     key: str = ""
     place: str = ""
+    recipe: int = 0  # of the manifest, by which this machine compiles it
 
     @property
     def root(self) -> Path:
@@ -84,7 +85,7 @@ def status(
         arch, path = r[abi.ROW_ARCH], Path(r[abi.ROW_PATH])
         own = () if arch == "any" else tuple(arch.split("+"))
         is_cached, key, entry = bool(r[abi.ROW_CACHED]), r[abi.ROW_KEY], r[abi.ROW_ENTRY]
-        found.append(BlobEntry(r[abi.ROW_NAME], own, arch, path, is_cached, key, entry))
+        found.append(BlobEntry(r[abi.ROW_NAME], own, arch, path, is_cached, key, entry, r[abi.ROW_RECIPE]))
     return found
 
 

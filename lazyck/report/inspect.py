@@ -105,11 +105,11 @@ def render_blobs(m: Manifest, chosen: Sequence[BlobRecord]) -> str:
     for blob in chosen:
         what = "by kernel" if blob.is_whole else "kernel" if blob.is_kernel else "blob"
         lines += [f"{what} {blob.name}", f"  source    {blob.source}", f"  key       {blob.digest}"]
-        lines += _recipe_lines("compile", m.recipes[blob.recipe])
+        lines += _recipe_lines("compile", m.recipes_from(blob.recipe))
         if blob.units:
             lines += [f"  parts     {blob.units.digest}"]
-            lines += _recipe_lines("host", m.recipes[blob.units.host])
-            lines += _recipe_lines("device", m.recipes[blob.units.device])
+            lines += _recipe_lines("host", m.recipes_from(blob.units.host))
+            lines += _recipe_lines("device", m.recipes_from(blob.units.device))
         lines.append(f"  {'kernels' if blob.kernel else 'symbols':<9} {len(own[blob])}")
         for symbol, name in own[blob]:
             lines += [f"    {readable[symbol]}", f"      {plain_name(symbol)}", *([f"      {name}"] if name else [])]
@@ -129,13 +129,19 @@ def _kernels(m: Manifest) -> Mapping[str, list[tuple[str, str]]]:
     return found
 
 
-def _recipe_lines(step: str, r: Recipe) -> list[str]:
+def _recipe_lines(step: str, chain: Sequence[Recipe]) -> list[str]:
+    r, *lesser = chain
     lines = [f"  {step:<9} {shown(r.compile)}"]
     lines += [f"    link    {shown(r.link)}"] if r.link else []
     lines += [f"    archs   {shown(r.arch_flags)}"] if r.arch_flags else []
     lines += [f"    by      {r.toolchain} {r.toolchain_id}, home {' '.join([r.home or '-', *r.home_env])}"]
     lines += [f"    runs    {shown(r.programs)}"] if r.programs else []
     lines += [f"    env     {name}={value}" for name, value in r.env]
+    # Where the CPU lacks what the code needs, other words take the place of some.
+    gone = [w for w in r.compile if lesser and w not in lesser[-1].compile]
+    for other in lesser:
+        own = [w for w in other.compile if w not in r.compile]
+        lines.append(f"    cpu     {shown(own) or 'none of these'} where it lacks what these need: {shown(gone)}")
     return lines
 
 

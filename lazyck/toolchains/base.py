@@ -175,10 +175,11 @@ class Toolchain(ABC):
         after = (w for name in self.append_env for w in self.split_option_env(env.get(name, "")))
         return (*before, *call.argv[call.prefix :], *after)
 
-    def base_words(self, cmd: CompileCommand) -> tuple[str, ...]:
+    def base_words(self, cmd: CompileCommand, level: str | None = None) -> tuple[str, ...]:
         """Return the compiler and the options of `cmd`, including those of `option_env`, without
-        source, output, `-c`, depfile options and arch flags. They are to be used with
-        `base_env`."""
+        source, output, `-c`, depfile options and arch flags. They are to be used with `base_env`.
+        Those that mean this CPU mean it on any machine, or are replaced by `level` (see
+        native.py)."""
         call = cmd.call
         kept: list[CommandItem] = []
         past_source = False
@@ -191,11 +192,11 @@ class Toolchain(ABC):
             if item.role is Role.LANGUAGE and past_source:
                 continue  # `-x none` after the source says nothing about it
             kept.append(item)
-        return (*call.argv[: call.prefix], *join(self._portable(cmd, kept)))
+        return (*call.argv[: call.prefix], *join(self._portable(cmd, kept, level)))
 
-    def _portable(self, cmd: CompileCommand, items: Sequence[CommandItem]) -> list[CommandItem]:
+    def _portable(self, cmd: CompileCommand, items: Sequence[CommandItem], level: str | None) -> list[CommandItem]:
         """Return options of `cmd` that mean on any machine what its options `items` mean here."""
-        return native.portable(cmd.call.argv[: cmd.call.prefix], items)
+        return native.portable(cmd.call.argv[: cmd.call.prefix], items, level)
 
     def base_env(self, cmd: CompileCommand) -> tuple[tuple[str, str], ...]:
         """Return the flag-carrying variables to use with `base_words`, which has the words of the

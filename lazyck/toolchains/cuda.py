@@ -133,8 +133,8 @@ class CudaToolchain(Toolchain):
             archs.append(match[1].replace(".", "") + match[2].lower())
         return tuple(dict.fromkeys(archs))
 
-    def base_words(self, cmd: CompileCommand) -> tuple[str, ...]:
-        words = super().base_words(cmd)
+    def base_words(self, cmd: CompileCommand, level: str | None = None) -> tuple[str, ...]:
+        words = super().base_words(cmd, level)
         kept: list[CommandItem] = []
         for item in self.table.split(words[cmd.call.prefix :]):
             # nvcc takes lists where other compilers take one path. Mapping paths expects one.
@@ -146,7 +146,7 @@ class CudaToolchain(Toolchain):
                 kept.append(item)
         return (*words[: cmd.call.prefix], *join(kept))
 
-    def _portable(self, cmd: CompileCommand, items: Sequence[CommandItem]) -> list[CommandItem]:
+    def _portable(self, cmd: CompileCommand, items: Sequence[CommandItem], level: str | None) -> list[CommandItem]:
         if not native.names_native(join(items)):
             return list(items)
         compiler = (*cmd.call.argv[: cmd.call.prefix], *join(i for i in items if i.name in _both("-ccbin")))
@@ -156,8 +156,8 @@ class CudaToolchain(Toolchain):
         for item in items:
             if native.names_native(item.words):
                 parts = _host_parts(item) if item.name in _HOST_OPTIONS else [_host_item(item.words[0])]
-                value = ",".join(join(native.portable(host, parts)))
-                item = CommandItem(("-Xcompiler", value), "-Xcompiler", value)
+                value = ",".join(join(native.portable(host, parts, level)))
+                item = CommandItem(("-Xcompiler", value) if value else (), "-Xcompiler", value)
             kept.append(item)
         return kept
 

@@ -1,5 +1,6 @@
 """Replaces options that mean the CPU of the machine that builds by what they mean to the compiler.
-A blob's recipe says the same everywhere, and so does its key."""
+A blob's recipe says the same everywhere, and so does its key. For CPUs that lack what such options
+mean, they are replaced by a level that these CPUs have."""
 
 import re
 import shlex
@@ -12,6 +13,7 @@ from lazyck import proc
 from lazyck.toolchains.options import CommandItem, join
 
 _NATIVE = re.compile(r"-m(arch|tune|cpu)=native")
+_CODE = re.compile(r"-m(arch|cpu)=native")
 _SWITCH = re.compile(r"^-m(no-)?|(?<!--param)=.*")
 
 
@@ -19,20 +21,34 @@ def names_native(words: Sequence[str]) -> bool:
     return any(_NATIVE.search(word) for word in words)
 
 
-def portable(compiler: Sequence[str], items: Sequence[CommandItem]) -> list[CommandItem]:
+def needs_cpu(words: Sequence[str]) -> bool:
+    """Return whether code may need this CPU. Options that only tune it do not make it so."""
+    return any(_CODE.search(word) for word in words)
+
+
+def portable(compiler: Sequence[str], items: Sequence[CommandItem], level: str | None = None) -> list[CommandItem]:
     """Return the options `items` of a compile by `compiler` (an argv prefix) without `native`, if
-    there are others for which it makes the same code."""
+    there are others for which it makes the same code, or, with `level`, the option for a CPU (the
+    compiler's own default if it is empty), if the compiler knows that."""
     if not any(_NATIVE.fullmatch(i.words[0]) for i in items):
         return list(items)
     machine = tuple(i.words[0] for i in items if i.words[0].startswith("-m") and len(i.words) == 1)
-    meant = _meaning(tuple(compiler), machine)
-    return _replaced(items, CommandItem(meant, meant[0])) if meant else list(items)
+    if level is None:
+        meant = _meaning(tuple(compiler), machine)
+        return _replaced(items, meant) if meant else list(items)
+    return _replaced(items, (level,) if level else ()) if _knows(tuple(compiler), level) else list(items)
 
 
-def _replaced(items: Sequence[CommandItem], meant: CommandItem) -> list[CommandItem]:
+def _replaced(items: Sequence[CommandItem], meant: tuple[str, ...]) -> list[CommandItem]:
     """Return `items` with `meant` in place of the first option that says `native`, and no other."""
     places = [n for n, item in enumerate(items) if _NATIVE.fullmatch(item.words[0])]
-    return [meant if n == places[0] else item for n, item in enumerate(items) if n not in places[1:]]
+    head, tail = items[: places[0]], [i for n, i in enumerate(items) if n > places[0] and n not in places]
+    return [*head, *([CommandItem(meant, meant[0])] if meant else []), *tail]
+
+
+@lru_cache(maxsize=64)
+def _knows(compiler: tuple[str, ...], level: str) -> bool:
+    return not level or _told(compiler, (level,)) != _Told()
 
 
 @lru_cache(maxsize=64)
@@ -48,7 +64,7 @@ def _meaning(compiler: tuple[str, ...], machine: tuple[str, ...]) -> tuple[str, 
         words.append(f"-mtune={wanted.tuned}")
     if not words:
         return ()
-    items = _replaced([CommandItem((w,), w) for w in machine], CommandItem(tuple(words), words[0]))
+    items = _replaced([CommandItem((w,), w) for w in machine], tuple(words))
     return tuple(words) if _told(compiler, join(items)) == wanted else ()
 
 
@@ -64,7 +80,8 @@ class _Told:
 
 
 def _told(compiler: Sequence[str], words: Sequence[str]) -> _Told:
-    shown = proc.run([*compiler, *words, "-###", "-x", "c", "-c", "/dev/null", "-o", "/dev/null"])
+    # Without an assembler there is no temporary file, whose name may look like that of a program.
+    shown = proc.run([*compiler, *words, "-###", "-x", "c", "-S", "/dev/null", "-o", "/dev/null"])
     lines = [line for line in shown.stderr.splitlines() if "cc1" in line]
     if shown.status != 0 or len(lines) != 1:
         return _Told()

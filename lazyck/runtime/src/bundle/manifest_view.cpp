@@ -5,6 +5,7 @@
 #include "base/failure.h"
 #include "base/hash.h"
 #include "lazyck_abi.h"
+#include "platform/cpu.h"
 #include "platform/elf_view.h"
 
 namespace lazyck::rt {
@@ -269,10 +270,15 @@ const char* ManifestView::recipe_toolchain_id(std::uint32_t index) const {
 bool ManifestView::has_arch_flags(std::uint32_t index) const { return !list(recipe_at(index).arch_flags).empty(); }
 
 RecipeRow ManifestView::recipe(std::uint32_t index) const {
-    const RecipeColumns row = recipe_at(index);
+    const RecipeColumns row = recipe_at(recipe_here(index));
     return RecipeRow{string(row.toolchain), string(row.toolchain_id), string(row.home), list(row.home_env),
                      list(row.compile),     list(row.link),           list(row.env),    list(row.arch_flags),
                      list(row.programs),    string(row.headers)};
+}
+
+std::uint32_t ManifestView::recipe_here(std::uint32_t index) const {
+    while (!cpu_has(string(recipe_at(index).cpu))) ++index;
+    return index;
 }
 
 std::string kernel_of(const BlobRow& blob) {

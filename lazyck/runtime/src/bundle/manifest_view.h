@@ -77,7 +77,11 @@ class ManifestView {
     bool has_slots() const { return m_parts == nullptr; }
     const char* symbol_name(std::uint32_t index) const;
     std::uint32_t symbol_blob(std::uint32_t index) const;
+    // Returns the recipe that `recipe_here` gives for `index`.
     RecipeRow recipe(std::uint32_t index) const;
+    // Returns the number of the recipe that is taken for recipe `index`: itself, unless this CPU lacks
+    // features that it needs.
+    std::uint32_t recipe_here(std::uint32_t index) const;
     // These return single columns of a recipe, for callers that need no more.
     const char* recipe_toolchain(std::uint32_t index) const;
     const char* recipe_toolchain_id(std::uint32_t index) const;

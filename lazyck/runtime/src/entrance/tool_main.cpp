@@ -21,6 +21,7 @@
 #include "entrance/tool_make.h"
 #include "lazyck_abi.h"
 #include "platform/config.h"
+#include "platform/cpu.h"
 #include "platform/elf_view.h"
 #include "platform/files.h"
 #include "platform/messages.h"
@@ -42,7 +43,8 @@ constexpr char k_usage[] =
     "`made/entry`,\n"
     "            `made/log` and `made/cost`: the action of a compile service. --toolchain DIR: a home for it\n"
     "  status    one JSON line for each blob: name, arch, path, cached; key and entry: its key and its path in any "
-    "cache\n"
+    "cache;\n"
+    "            recipe: the number of the recipe for this CPU\n"
     "  path      where each blob's entry is or would be, one per line\n"
     "  kernels   one JSON line for each kernel of those blobs whose host unit is cached: blob, name, symbol\n"
     "  packs     one JSON line for each installed pack: name, version, root; problem: why it is not used, or empty\n"
@@ -51,6 +53,8 @@ constexpr char k_usage[] =
     "  preamble  makes the precompiled one of a blob in the cache, for compile to use\n"
     "  limit     after the name of one blob, a command: runs it as a compile of the blob is run\n"
     "Without blobs: all. Several --arch make one entry for all of them together.\n"
+    "       lazyck-rt cpu\n"
+    "  this CPU's features; then each level of its kind, the highest first: the compiler's option, and features\n"
     "       lazyck-rt verify CACHE\n"
     "  reads every entry; one JSON line for each, and for each directory that is refused: path, problem. Status 1 if\n"
     "  there is a problem\n"
@@ -328,7 +332,10 @@ int run(const ToolOptions& options) {
     Config config = read_config();
     config.compile_service.clear();  // `prebuild build --executor` asks one
     std::optional<ActionCache> action;
-    if (options.verb == LAZYCK_RT_MAKE) action.emplace(config);
+    if (options.verb == LAZYCK_RT_MAKE) {
+        action.emplace(config);
+        assume_any_cpu();
+    }
     const ManifestView& manifest = source.manifest();
     const LibraryPaths paths = source.paths(config, options.library);
     if (options.verb == LAZYCK_RT_PACKS) return list_packs(paths.library, manifest);
@@ -371,9 +378,16 @@ int run(const ToolOptions& options) {
                     {LAZYCK_ROW_PATH, json_string(path)},
                     {LAZYCK_ROW_CACHED, is_cached ? "true" : "false"},
                     {LAZYCK_ROW_KEY, json_string(key.id().hex())},
-                    {LAZYCK_ROW_ENTRY, json_string(Cache::entry_name(key))}});
+                    {LAZYCK_ROW_ENTRY, json_string(Cache::entry_name(key))},
+                    {LAZYCK_ROW_RECIPE, std::to_string(manifest.recipe_here(blob.at().blob().recipe))}});
     }
     return write_all(1, out) ? 0 : 1;
+}
+
+int run_cpu() {
+    std::string lines = cpu_features() + "\n";
+    for (const auto& [option, features] : cpu_levels()) lines += option + " " + features + "\n";
+    return write_all(1, lines) ? 0 : 1;
 }
 
 int run_verify(const std::string& root) {
@@ -422,10 +436,11 @@ int run_trim(const Strings& words) {
 
 int main(int argc, char** argv) {
     try {
-        const std::string verb = argc > 2 ? argv[1] : "";
+        const std::string verb = argc > 1 ? argv[1] : "";
         const Strings words(argv + std::min(argc, 2), argv + argc);
         if (verb == LAZYCK_RT_VERIFY && words.size() == 1) return run_verify(cache_root(absolute(words[0]), "verify "));
-        if (verb == LAZYCK_RT_TRIM) return run_trim(words);
+        if (verb == LAZYCK_RT_TRIM && !words.empty()) return run_trim(words);
+        if (verb == LAZYCK_RT_CPU && words.empty()) return run_cpu();
         return run(parse_options(argc, argv));
     } catch (const std::exception& e) {
         write_all(2, std::string(e.what()) + "\n");

@@ -44,4 +44,18 @@ inline void* call_resolver(void* code) {
     return resolver(capabilities[1] | has_argument, capabilities);
 }
 
+using CpuWords = std::array<std::uint32_t, 4>;
+
+inline CpuWords cpu_words() {
+    const std::uint64_t first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+    const auto low = [](std::uint64_t both) { return static_cast<std::uint32_t>(both); };
+    return {low(first), low(first >> 32), low(second), low(second >> 32)};
+}
+
+struct CpuLevel {
+    const char* option;
+    CpuWords words;
+};
+inline constexpr CpuLevel k_cpu_levels[] = {{nullptr, {}}};
+
 }  // namespace lazyck::rt::machine

@@ -37,4 +37,28 @@ inline void* call_resolver(void* code) {
     return resolver(getauxval(AT_HWCAP), dlsym(RTLD_DEFAULT, "__riscv_hwprobe"), nullptr);
 }
 
+using CpuWords = std::array<std::uint32_t, 6>;
+
+// The kernel tells the extensions that have one letter in the auxiliary vector, and the others, since
+// Linux 6.4, by a system call.
+inline CpuWords cpu_words() {
+    constexpr long k_hwprobe = 258;
+    constexpr std::int64_t k_extensions = 4, k_more_extensions = 16;
+    struct {
+        std::int64_t key;
+        std::uint64_t value;
+    } pairs[] = {{k_extensions, 0}, {k_more_extensions, 0}};
+    bare(k_hwprobe, reinterpret_cast<long>(&pairs), std::size(pairs));
+    const std::uint64_t values[] = {getauxval(AT_HWCAP), pairs[0].value, pairs[1].value};
+    CpuWords words = {};
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(values[i / 2] >> 32 * (i % 2));
+    return words;
+}
+
+struct CpuLevel {
+    const char* option;
+    CpuWords words;
+};
+inline constexpr CpuLevel k_cpu_levels[] = {{nullptr, {}}};
+
 }  // namespace lazyck::rt::machine

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cpuid.h>
+
 namespace lazyck::rt::machine {
 
 constexpr char k_name[] = "x86_64";
@@ -73,5 +75,75 @@ inline std::optional<std::uint32_t> number_pushed_at(std::uintptr_t code) {
     if (value_at<unsigned char>(push) != 0x68) return std::nullopt;
     return value_at<std::uint32_t>(push + 1);
 }
+
+template <typename... Number>
+constexpr std::uint32_t bits(Number... number) {
+    return ((1U << number) | ... | 0U);
+}
+
+// Names a register that `cpuid` fills, and those of its bits that say nothing of what programs may
+// do: they are about kernels, virtual machines, debuggers and faults of the CPU. All others count,
+// also those that have no meaning yet.
+struct CpuRegister {
+    std::uint32_t leaf, subleaf;
+    enum Name { a, b, c, d } name;
+    std::uint32_t others;
+};
+
+inline constexpr CpuRegister k_cpu_registers[] = {
+    {1, 0, CpuRegister::c, bits(2, 3, 4, 5, 6, 7, 8, 10, 11, 14, 15, 17, 18, 21, 24, 31)},
+    {7, 0, CpuRegister::b, bits(1, 2, 6, 7, 9, 10, 12, 13, 15, 20, 22, 25)},
+    {7, 0, CpuRegister::c, bits(2, 13, 16, 17, 18, 19, 20, 21, 24, 30, 31)},
+    {7, 0, CpuRegister::d, bits(1, 4, 9, 10, 11, 13, 15, 19, 26, 27, 28, 29, 30, 31)},
+    {7, 1, CpuRegister::a, bits(10, 11, 12, 17, 18, 20, 22, 26)},
+    {7, 1, CpuRegister::d, bits(18)},
+    {0xd, 1, CpuRegister::a, bits(4)},
+    {0x14, 0, CpuRegister::b, ~bits(4)},
+    {0x19, 0, CpuRegister::b, 0},
+    {0x24, 0, CpuRegister::b, 0},
+    {0x80000001, 0, CpuRegister::c, bits(1, 2, 3, 4, 7, 9, 10, 12, 13, 17, 19, 22, 23, 24, 26, 27, 28)},
+    {0x80000001, 0, CpuRegister::d, ~bits(30, 31)},
+    {0x80000008, 0, CpuRegister::b, ~bits(0, 4, 8, 9)},
+};
+
+// The last word is that of `xgetbv`: the registers that the kernel saves.
+using CpuWords = std::array<std::uint32_t, std::size(k_cpu_registers) + 1>;
+
+inline CpuWords cpu_words() {
+    constexpr std::uint32_t k_has_xgetbv = bits(27);
+    CpuWords words = {};
+    for (std::size_t i = 0; i < std::size(k_cpu_registers); ++i) {
+        const CpuRegister& from = k_cpu_registers[i];
+        std::uint32_t values[4] = {};
+        __get_cpuid_count(from.leaf, from.subleaf, &values[0], &values[1], &values[2], &values[3]);
+        words[i] = values[from.name] & ~from.others;
+    }
+    std::uint32_t high = 0;
+    if ((words[0] & k_has_xgetbv) != 0) __asm__ volatile("xgetbv" : "=a"(words.back()), "=d"(high) : "c"(0));
+    return words;
+}
+
+struct CpuLevel {
+    const char* option;
+    CpuWords words;
+};
+
+// The levels of the System V ABI.
+constexpr CpuWords level_words(std::uint32_t first, std::uint32_t seventh, std::uint32_t extended,
+                               std::uint32_t saved) {
+    CpuWords words = {};
+    words[0] = first;
+    words[1] = seventh;
+    words[10] = extended;
+    words[words.size() - 1] = saved;
+    return words;
+}
+inline constexpr CpuWords k_second = level_words(bits(0, 9, 13, 19, 20, 23), 0, bits(0), 0);
+inline constexpr CpuWords k_third =
+    level_words(k_second[0] | bits(12, 22, 27, 28, 29), bits(3, 5, 8), bits(0, 5), bits(1, 2));
+inline constexpr CpuWords k_fourth =
+    level_words(k_third[0], k_third[1] | bits(16, 17, 28, 30, 31), bits(0, 5), bits(1, 2, 5, 6, 7));
+inline constexpr CpuLevel k_cpu_levels[] = {
+    {"-march=x86-64-v4", k_fourth}, {"-march=x86-64-v3", k_third}, {"-march=x86-64-v2", k_second}};
 
 }  // namespace lazyck::rt::machine

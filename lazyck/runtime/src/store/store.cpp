@@ -58,6 +58,9 @@ EntryKey Store::key_of(const ManifestRow& at, const Strings& archs, const std::s
     // The library was renamed after the build. Its host code names it.
     if (!is_device_code(blob) && soname(manifest) != manifest.soname())
         key.digest = hash(key.digest + "\n" + soname(manifest)).hex();
+    // A CPU that lacks what the build's has gets an entry of its own.
+    if (manifest.recipe_here(blob.recipe) != blob.recipe)
+        key.digest = hash(key.digest + "\n" + shell_join(manifest.recipe(blob.recipe).compile)).hex();
     return key;
 }
 
@@ -322,7 +325,9 @@ std::optional<Entry> Store::fill_under_lock(const Missing& missing, bool may_com
     UniqueFd fetched = remote ? remote->fetch() : UniqueFd();
     std::string origin = fetched ? remote->origin() : "";
     const std::string of_build = missing.at.manifest.recipe_toolchain_id(missing.blob.recipe);
-    const bool is_by_build = missing.key.toolchain_id == of_build;
+    // Services compile as the build did, whatever their CPU is.
+    const bool is_by_build = missing.key.toolchain_id == of_build &&
+                             missing.at.manifest.recipe_here(missing.blob.recipe) == missing.blob.recipe;
     const bool is_of_service = is_by_build && !config.compile_service.empty() && service_problem.empty();
     if (!fetched && may_compile_here && is_of_service) {
         fetched = compile_at_service(missing, origin, service_problem);
