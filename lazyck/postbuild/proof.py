@@ -67,6 +67,11 @@ class Case:
         return os.path.join(self.root, self.where.library, "tree") + os.sep
 
     @cached_property
+    def foreign(self) -> frozenset[str]:
+        """Return the headers of the system and of the compiler that keys cover."""
+        return frozenset(h for p, _ in self.blobs for h in p.headers if self.where.is_foreign(h))
+
+    @cached_property
     def directories(self) -> frozenset[str]:
         """Return where the build's own compile may find a header: the directories that its options
         and variables name, and those of the files themselves."""
@@ -256,7 +261,10 @@ def _judge(case: Case, read: set[str], work: str) -> tuple[set[str], Reason | No
             is_held = os.path.relpath(path, case.root) in case.places
             if not is_held and os.path.isfile(original) and not case.where.is_foreign(original):
                 lacking.add(original)
-        elif not case.where.is_foreign(path) and _is_of_the_build(case, path):
+        elif case.where.is_foreign(path):
+            # Where the CPU lacks something, the compiler's macros may lead to other headers.
+            lacking |= {path} - case.foreign if case.lesser else set()
+        elif _is_of_the_build(case, path):
             if path in held or not os.path.isfile(path):
                 return lacking, Reason(ReasonKind.ONLY_HERE, path)
             lacking.add(path)

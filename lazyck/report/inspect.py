@@ -137,11 +137,9 @@ def _recipe_lines(step: str, chain: Sequence[Recipe]) -> list[str]:
     lines += [f"    by      {r.toolchain} {r.toolchain_id}, home {' '.join([r.home or '-', *r.home_env])}"]
     lines += [f"    runs    {shown(r.programs)}"] if r.programs else []
     lines += [f"    env     {name}={value}" for name, value in r.env]
-    # Where the CPU lacks what the code needs, other words take the place of some.
-    gone = [w for w in r.compile if lesser and w not in lesser[-1].compile]
-    for other in lesser:
-        own = [w for w in other.compile if w not in r.compile]
-        lines.append(f"    cpu     {shown(own) or 'none of these'} where it lacks what these need: {shown(gone)}")
+    if lesser:
+        words = [shown([w for w in other.compile if w not in r.compile]) for other in lesser]
+        lines.append(f"    cpu     like the build's; on lesser ones {', '.join(w or 'the default' for w in words)}")
     return lines
 
 

@@ -48,7 +48,7 @@ def _replaced(items: Sequence[CommandItem], meant: tuple[str, ...]) -> list[Comm
 
 @lru_cache(maxsize=64)
 def _knows(compiler: tuple[str, ...], level: str) -> bool:
-    return not level or _told(compiler, (level,)) != _Told()
+    return not level or proc.run([*compiler, level, "-fsyntax-only", "-x", "c", "/dev/null"]).status == 0
 
 
 @lru_cache(maxsize=64)

@@ -145,8 +145,8 @@ TEST_CASE("rows that do not exist are refused") {
     CHECK(has(message_of([&] { view.blob(3); }), "no such blob"));
     CHECK(has(message_of([&] { view.symbol_name(4); }), "no such symbol"));
     CHECK(has(message_of([&] { view.symbol_blob(4); }), "no such symbol"));
-    CHECK(has(message_of([&] { view.recipe(2); }), "no such recipe"));
-    CHECK(has(message_of([&] { view.recipe_toolchain(2); }), "no such recipe"));
+    CHECK(has(message_of([&] { view.recipe(5); }), "no such recipe"));
+    CHECK(has(message_of([&] { view.recipe_toolchain(5); }), "no such recipe"));
     CHECK(has(message_of([&] { view.parts(1, {}).blob(2); }), "no such part"));
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("a table must lie inside the manifest, to its last row") {
         std::size_t row;
     } tables[] = {{k_blobs_at_field, k_blobs_field, 40},
                   {k_symbols_at_field, k_symbols_field, 8},
-                  {k_recipes_at_field, 24, 40},
+                  {k_recipes_at_field, 24, 44},
                   {k_lists_at_field, k_words_field, 4}};
     for (const auto& table : tables) {
         CAPTURE(table.at);
@@ -314,6 +314,14 @@ TEST_CASE("the parts of a blob are its host unit, its whole device code and its 
     const ManifestView unknown = view.unknown_kernel(1, "name");
     CHECK(std::string(unknown.blob(0).name) == "name");
     CHECK(unknown.symbols_of(unknown.blob(0)) == Strings{"name"});
+}
+
+TEST_CASE("a recipe that needs what this CPU lacks stands for the next one that does not") {
+    const std::string text = made_file("manifest");
+    const ManifestView view(text.data(), text.size(), "here");
+    CHECK(view.recipe_here(0) == 0);
+    CHECK(view.recipe_here(2) == 4);
+    CHECK(view.recipe(2).compile == Strings{"c++", "-march=x86-64"});
 }
 
 TEST_CASE("a kernel's short name is that of its function") {

@@ -34,7 +34,7 @@ MANIFEST = Manifest(
     cache_name="lazyck",
     root=ODD,
     archs=("gfx942", "gfx950"),
-    recipes=(RECIPE, RECIPE),
+    recipes=(replace(RECIPE, cpu="0f"), RECIPE),
     blobs=(
         BlobRecord("one", ODD, 0, "ab" * 32, ("_Z1av", "_Z1bv")),
         BlobRecord("two", "libx/tree/two.cpp", 1, "cd" * 32, ("c_name",)),
@@ -72,6 +72,12 @@ def test_damaged_bytes_never_raise_anything_but_a_format_error() -> None:
                 decoder(damaged, "here")
 
 
+def test_recipes_for_lesser_cpus_follow_and_the_last_is_for_all() -> None:
+    assert MANIFEST.recipes_from(0) == MANIFEST.recipes and MANIFEST.recipes_from(1) == (RECIPE,)
+    with pytest.raises(FormatError, match="not for every CPU"):
+        decode(encode(replace(MANIFEST, recipes=MANIFEST.recipes[::-1])), "here")
+
+
 def test_another_version_is_named() -> None:
     data = encode(MANIFEST)
     with pytest.raises(FormatError, match="version 99"):
@@ -89,7 +95,7 @@ def test_the_bytes_of_a_version_stay_as_they_are() -> None:
     full = replace(MANIFEST, machine="x86_64", private_names=("p.lazyck.1",), contents="12" * 32)
     parts = replace(MANIFEST.blobs[0], kernel="one\t*\t\t\t", units=UnitRecipes("fe", 1, 0))
     data = encode(replace(full, blobs=(parts, *MANIFEST.blobs[1:])))
-    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (7, "96977e6be4e12a0b")
+    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (8, "b8964244c6544477")
 
 
 # -- a lazy library's manifest, field by field -----------------------------------------------------
@@ -120,7 +126,7 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     assert (version, size, blobs, symbols, recipes) == (abi.MANIFEST_VERSION, len(data), 4, 5, 2)
     blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size = struct.unpack_from("<6I", data, 32)
     assert blobs_at == 100
-    assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 40)
+    assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 44)
     assert (strings_at - lists_at, strings_at + strings_size) == (4 * words, len(data))
 
     def string(at: int) -> str:
@@ -145,7 +151,8 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     assert [struct.unpack_from("<I", data, first + 80 + at)[0] for at in (8, 16, 20)] == [1, 3, 1]
     rows = [(string(symbols_at + 8 * i), struct.unpack_from("<I", data, symbols_at + 8 * i + 4)[0]) for i in range(5)]
     assert rows == FULL.symbols
-    recipe = recipes_at + 40
+    recipe = recipes_at + 44
+    assert [string(at + 40) for at in (recipes_at, recipe)] == ["0f", ""]
     texts = [RECIPE.toolchain, RECIPE.toolchain_id, RECIPE.home, RECIPE.headers]
     assert [string(recipe + at) for at in (0, 4, 8, 36)] == texts
     env = [word for pair in RECIPE.env for word in pair]
@@ -155,7 +162,7 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
 
 
 def test_equal_strings_and_lists_are_written_once() -> None:
-    assert len(encode(replace(MANIFEST, recipes=(RECIPE,) * 3))) == len(encode(MANIFEST)) + 40
+    assert len(encode(replace(MANIFEST, recipes=(*MANIFEST.recipes, RECIPE)))) == len(encode(MANIFEST)) + 44
 
 
 def test_a_nul_byte_cannot_be_recorded() -> None:

@@ -19,9 +19,10 @@ from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, to_pair
 RECIPE = Recipe(
     toolchain="cuda", toolchain_id="nvcc13", home="/opt/cuda", home_env=("CUDA_HOME",), compile=("nvcc", "-c"),
     link=("g++", "-shared"), arch_flags=("-arch=sm_90",), env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
-    programs=("nvcc", "ptxas"), headers="34" * 32,
+    programs=("nvcc", "ptxas"), headers="34" * 32, cpu="0f",
 )  # fmt: skip
 PRIVATE = f"_Z6hiddenv{abi.PRIVATE_MARK}"
+PART = replace(RECIPE, cpu="")
 BLOBS = (
     BlobRecord("fwd_a", "libx/tree/fwd_a.cu", 0, "aa" * 32, ("_Z3runi", PRIVATE), units=UnitRecipes("ab" * 32, 1, 2)),
     BlobRecord("fwd_b", "libx/tree/fwd_b.cu", 0, "bb" * 32, ("c_name",)),
@@ -36,7 +37,7 @@ EAGER = (
 )
 MANIFEST = Manifest(
     library="libx", soname="libx.so", cache_name="shelf", root="/bundle", archs=("80", "90"),
-    recipes=(RECIPE, replace(RECIPE, compile=("lazyck-unit", "host")), replace(RECIPE, compile=("lazyck-unit", "dev"))),
+    recipes=(RECIPE, replace(PART, compile=("lazyck-unit", "host")), replace(PART, compile=("lazyck-unit", "dev"))),
     blobs=BLOBS, eager=tuple(map(to_pair, EAGER)), creator="lazyck test", digest="ef" * 32, machine="x86_64",
     private_names=(private_name("state", "tag"),), private_tag="tag", contents="12" * 32,
 )  # fmt: skip

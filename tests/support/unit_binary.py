@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck.formats.c_header import render_header
@@ -122,6 +122,11 @@ def manifest() -> Manifest:
         "cuda", "nvcc-12", "", (), ("nvcc",), ("nvcc", "-shared"), ("-arch=sm_90",), programs=("nvcc", "as"),
         headers="f" * 64,
     )  # fmt: skip
+    # No CPU has features that another kind of machine wrote, or all that there may be.
+    lesser = [
+        replace(host, compile=("c++", f"-march={arch}"), cpu=cpu)
+        for arch, cpu in (("other", "0f"), ("all", "f" * 112), ("x86-64", ""))
+    ]
     blobs = (
         BlobRecord("plain", "src/plain.cpp", 0, "a" * 64, ("first", "second")),
         BlobRecord("parted", "src/parted.cu", 1, "b" * 64, ("third.lazyck.1a2b3c4d",),
@@ -129,8 +134,8 @@ def manifest() -> Manifest:
         BlobRecord("kernel", "src/kernel.cu", 1, "c" * 64, ("fourth",), kernel="parted\tfourth\tx"),
     )  # fmt: skip
     return Manifest(
-        "demo", "libdemo.so", "shelf", "/baked", ("80", "90"), (host, device), blobs, creator="test", digest="d" * 64,
-        machine="x86_64", private_names=("hidden.lazyck.1a2b3c4d",), contents="e" * 64,
+        "demo", "libdemo.so", "shelf", "/baked", ("80", "90"), (host, device, *lesser), blobs, creator="test",
+        digest="d" * 64, machine="x86_64", private_names=("hidden.lazyck.1a2b3c4d",), contents="e" * 64,
     )  # fmt: skip
 
 

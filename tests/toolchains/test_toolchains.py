@@ -334,6 +334,25 @@ def test_options_for_this_cpu_become_options_that_name_it(tmp_path: Path, compil
     assert made[0] == made[1]
 
 
+def test_a_level_takes_the_place_of_options_for_this_cpu_if_the_compiler_knows_it() -> None:
+    line = "-O2 -march=native -mtune=native -c k.cpp"
+    assert HOST.base_words(command(HOST, line, "g++"), "-march=x86-64")[1:] == ("-O2", "-march=x86-64")
+    assert HOST.base_words(command(HOST, line, "g++"), "")[1:] == ("-O2",)
+    unknown = HOST.base_words(command(HOST, line, "g++"), "-march=x86-64-v99")
+    assert unknown[1:] == ("-O2", "-march=native", "-mtune=native")
+
+
+def test_options_for_this_cpu_are_known_whatever_the_compiler_calls_its_temporary_files(tmp_path: Path) -> None:
+    odd = tmp_path / "g++"
+    odd.write_text("""#!/bin/sh
+case "$*" in *native*) cpu=' -march=one -mtune=one' ;; *-march=one*) cpu=" $*" ;; *) cpu=' -march=all' ;; esac
+echo " cc1$cpu" >&2
+case "$*" in *' -c '*) echo " as -o /dev/null /tmp/cc1Xyz.s" >&2 ;; esac
+""")
+    odd.chmod(0o755)
+    assert base(HOST, "-march=native -c k.cpp", str(odd)) == ["-march=one", "-mtune=one"]
+
+
 def test_options_for_this_cpu_stay_if_the_compiler_does_not_say_what_they_mean(tmp_path: Path) -> None:
     silent = tmp_path / "g++"
     silent.write_text("#!/bin/sh\n")
