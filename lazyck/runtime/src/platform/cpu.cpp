@@ -30,7 +30,8 @@ const CpuWords& this_cpu() {
 std::string cpu_text(const CpuWords& words) {
     std::string text;
     for (const std::uint32_t word : words) {
-        for (std::size_t shift = 4 * k_word_digits; shift != 0; shift -= 4) text += k_cpu_digits[word >> (shift - 4) & 0xf];
+        for (std::size_t shift = 4 * k_word_digits; shift != 0; shift -= 4)
+            text += k_cpu_digits[word >> (shift - 4) & 0xf];
     }
     return text;
 }
