@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -82,25 +83,31 @@ class SharedConf:
 
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
     """Return the bytes of `<tool>.conf`. Raises `UsageError` for a NUL byte in a value."""
-    t = shim.toolchain
+    t, compiler = shim.toolchain, shim.compiler
     entries: dict[str, Any] = {
         **vars(shared),
         **vars(shim),
-        "compiler": shim.compiler,
+        "compiler": compiler,
         "toolchain": t.name,
         "lists_paths": "1" if t.lists_paths else "",  # whether an option may name several headers or directories
         "blobs": (*shared.blobs, *(t.unit_globs if shared.with_units else ())),
         # Behind each suffix or language is its toolchain, or `!` and the reason to pass it on.
-        "suffixes": [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(shim.compiler, s)],
-        "languages": [(x, name) for x, name in t.languages.items() if t.understands(shim.compiler, x)],
+        "suffixes": [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(compiler, s)],
+        "languages": [(x, name) for x, name in t.languages.items() if t.understands(compiler, x)],
         "flag_env": _flag_env(t),
         "option_env": t.option_env,
         "pass_when": shared.pass_when.get(t.name, ()),
         "launchers": sorted(lookup.LAUNCHERS),
-        "rules": [(r.mode.value + r.role.value, r.text, r.reason) for r in t.table.rules],
     }
     texts = [_entry(key, [entries[key]]) for key in abi.SHIM_TEXTS]
-    return b"".join([*texts, *(_entry(key, entries[key]) for key in abi.SHIM_LISTS)])
+    lists = (_rules(t) if key == "rules" else _entry(key, entries[key]) for key in abi.SHIM_LISTS)
+    return b"".join([*texts, *lists])
+
+
+@lru_cache
+def _rules(toolchain: Toolchain) -> bytes:
+    """Return the entry of the toolchain's thousands of options, which its shims share."""
+    return _entry("rules", [(r.mode.value + r.role.value, r.text, r.reason) for r in toolchain.table.rules])
 
 
 def _flag_env(toolchain: Toolchain) -> tuple[str, ...]:
