@@ -175,10 +175,13 @@ def host_source(tree: Tree) -> str:
     return f"{head}int entry(int which, int x) {{\n  switch (which) {{\n{cases}  }}\n  return -99;\n}}\n"
 
 
-def build_script(tree: Tree) -> str:
-    """Return the script that builds the program into `out`."""
-    compiler = tree.program.compiler
-    lines = [f"CXX={compiler} CC={COMPILERS[compiler]} LIB={tree.library}", "set -e", "rm -rf out; mkdir out"]
+def build_script(tree: Tree, *, is_again: bool = False) -> str:
+    """Return the script that builds the program into `out`. With `is_again`, a program beside the
+    library stays as it was built before: no change is to its source."""
+    compiler, main = tree.program.compiler, f"main_{tree.name}"
+    keeps_main = is_again and tree.program.load != "load/executable"
+    fresh = f"mkdir new; mv out/{main} new; rm -rf out; mv new out" if keeps_main else "rm -rf out; mkdir out"
+    lines = [f"CXX={compiler} CC={COMPILERS[compiler]} LIB={tree.library}", "set -e", fresh]
     lines += tree.lines("before").splitlines()
     common = f"-fPIC -O1 -w{tree.flags}{tree.joined('all_flags')}"
     for unit in tree.blobs:
@@ -188,15 +191,16 @@ def build_script(tree: Tree) -> str:
     lines.append(f"$CXX {common} -c lib.cpp -o out/lib.o")
     lines += tree.lines("after").splitlines()
     objects = ([row.objects for row in tree.rows if row.objects] or ["out/*.o"])[0]
-    main = f"$CXX -w main.cpp -o out/main_{tree.name}"
+    link = f"$CXX -w main.cpp -o out/{main}"
     words = f"{tree.joined('words')}{tree.words}"
     if tree.program.load == "load/executable":
-        lines.append(f"{main} {objects}{words}")
+        lines.append(f"{link} {objects}{words}")
     else:
         lines.append(f"$CXX -shared -o out/$LIB {objects}{words}")
         is_linked = "/dl" not in tree.program.load and tree.program.load != "load/preloaded"
         needed = f" -l{tree.name}" if is_linked else ""
-        lines.append(f"{main} -Lout{needed}{tree.joined('main_words')} -Wl,-rpath,'$ORIGIN'")
+        if not keeps_main:
+            lines.append(f"{link} -Lout{needed}{tree.joined('main_words')} -Wl,-rpath,'$ORIGIN'")
     return "\n".join([*lines, *tree.lines("last").splitlines()]) + "\n"
 
 
@@ -214,14 +218,17 @@ def write(tree: Tree, place: Path) -> None:
     _link(place, tree.links)
 
 
-def change(tree: Tree, how: str, places: Sequence[Path]) -> None:
-    """Carry out the change `how` on the files below each of `places`, which `write` has written."""
-    before = {u.file: u.render() for u in tree.blobs}
+def change(tree: Tree, how: str, places: Sequence[Path]) -> bool:
+    """Carry out the change `how` on the files below each of `places`, which `write` has written.
+    Return whether a file or a command is another one now."""
+    before, script = {u.file: u.render() for u in tree.blobs}, build_script(tree)
     CHANGES[how](tree)
     sources = {f"blob/{u.file}": u.render() for u in tree.blobs if u.render() != before[u.file]}
     for place in places:
-        _put(place, {**sources, **tree.later, "build.sh": build_script(tree)}, OLD if tree.keeps_dates else OLD + 100)
+        again = build_script(tree, is_again=True)
+        _put(place, {**sources, **tree.later, "build.sh": again}, OLD if tree.keeps_dates else OLD + 100)
         _link(place, tree.later_links)
+    return bool(sources or tree.later or tree.later_links or build_script(tree) != script)
 
 
 def _put(place: Path, files: Mapping[str, str], date: int) -> None:

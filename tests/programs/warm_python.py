@@ -4,6 +4,7 @@ Imports take most of the time of a small lazy link. The program (`warm_python.c`
 a process with its words and streams, and is what the shims start for a link, too.
 """
 
+import atexit
 import gc
 import os
 import select
@@ -11,6 +12,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -74,7 +77,7 @@ def _answer(client: socket.socket) -> NoReturn:
         os.chdir(directory)
         os.environ.clear()
         os.environ.update(variable.partition("=")[::2] for variable in variables)
-        _become(words)
+        _leave(_become(words))
     for stream in streams:
         os.close(stream)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -82,14 +85,33 @@ def _answer(client: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _become(words: list[str]) -> NoReturn:
-    if words[:2] == ["-I", "-c"]:
-        sys.argv = ["-c", *words[3:]]
-        exec(words[2], {"__name__": "__main__"})
-        sys.exit(0)
-    assert words[:2] == ["-m", "lazyck"], words
-    sys.argv = [str(REPOSITORY / "lazyck" / "__main__.py"), *words[2:]]
-    from lazyck.cli import main
+def _become(words: list[str]) -> int:
+    """Do what the interpreter would do with `words`, and return its status."""
+    try:
+        if words[:2] == ["-I", "-c"]:
+            sys.argv = ["-c", *words[3:]]
+            exec(words[2], {"__name__": "__main__"})
+            return 0
+        assert words[:2] == ["-m", "lazyck"], words
+        sys.argv = [str(REPOSITORY / "lazyck" / "__main__.py"), *words[2:]]
+        from lazyck.cli import main
 
-    main()
-    sys.exit(0)
+        main()
+    except SystemExit as e:
+        if isinstance(e.code, str):
+            print(e.code, file=sys.stderr)
+        return e.code if isinstance(e.code, int) else e.code is not None
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _leave(status: int) -> NoReturn:
+    """End as the interpreter does, but without its last step: to free every object would copy all
+    the memory that is shared with the server."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

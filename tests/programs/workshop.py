@@ -56,6 +56,7 @@ class _Case:
     program: Program
     tree: Tree
     uninteresting: str = ""
+    is_built: bool = False  # ahead of time, as it is now
     ran: str = ""
     lazy: int = 0
     eager: list[str] = field(default_factory=list)
@@ -97,7 +98,8 @@ class Workshop:
         self._again(cases, "cached", {"LAZYCK_JIT": "off"})
         changed = [case for case in cases if case.goes_on and case.program.change]
         for case in changed:
-            change(case.tree, case.program.change, [self._at(way, case) for way in ("ahead", "lazy")])
+            ways = [self._at(way, case) for way in ("ahead", "lazy")]
+            case.is_built = not change(case.tree, case.program.change, ways)
         self._round(changed, "changed")
         self._deploy([case for case in cases if case.goes_on])
         return [Outcome(c.program, c.uninteresting, c.lazy, tuple(c.eager), tuple(c.differences)) for c in cases]
@@ -109,7 +111,8 @@ class Workshop:
         """Build both ways, run and compare. A change that does not build ahead of time ends a
         program."""
         for case in cases:
-            self._ahead(case)
+            if not case.is_built:
+                self._ahead(case)
         cases = [case for case in cases if case.goes_on]
         if not cases:
             return
