@@ -342,6 +342,18 @@ def test_a_level_takes_the_place_of_options_for_this_cpu_if_the_compiler_knows_i
     assert unknown[1:] == ("-O2", "-march=native", "-mtune=native")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("-O2 -Xcompiler -march=native,-O3", ["-O2", "-Xcompiler", "-march=x86-64,-O3"]),
+     ("-Xcompiler=-march=native -O1", ["-Xcompiler", "-march=x86-64", "-O1"])],
+)  # fmt: skip
+def test_a_level_reaches_the_compiler_below_nvcc(monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]) -> None:
+    monkeypatch.setattr(CUDA, "_host_compiler", lambda *_: ("g++",))
+    made = CUDA.base_words(command(CUDA, f"{line} -c k.cu -o k.o", "nvcc"), "-march=x86-64")
+    assert [*made[1:]] == words
+    assert not any("-march" in w for w in CUDA.base_words(command(CUDA, f"{line} -c k.cu", "nvcc"), ""))
+
+
 def test_options_for_this_cpu_are_known_whatever_the_compiler_calls_its_temporary_files(tmp_path: Path) -> None:
     odd = tmp_path / "g++"
     odd.write_text("""#!/bin/sh
