@@ -79,8 +79,8 @@ class ManifestView {
     std::uint32_t symbol_blob(std::uint32_t index) const;
     // Returns the recipe that `recipe_here` gives for `index`.
     RecipeRow recipe(std::uint32_t index) const;
-    // Returns the number of the recipe that is taken for recipe `index`: itself, unless this CPU lacks
-    // features that it needs.
+    // Returns the number of the recipe that is taken for recipe `index`: itself, unless this CPU
+    // lacks features that it needs.
     std::uint32_t recipe_here(std::uint32_t index) const;
     // These return single columns of a recipe, for callers that need no more.
     const char* recipe_toolchain(std::uint32_t index) const;

@@ -9,9 +9,9 @@
 //   address is null where machine code is not read (`unread_calls.h`)
 // - `call_resolver`, which calls the resolver of an IFUNC as the loader calls it
 // - `call_at` and what else reads machine code
-// - `CpuWords`, in each bit of which a CPU says that it can do something that compilers may use, and
-//   `cpu_words`, which asks this CPU; `k_cpu_levels`, which other CPUs its code may be compiled for,
-//   the highest first, beside the compiler's own default. An option of null is no level.
+// - `CpuWords`, in each bit of which a CPU says that it can do something that compilers may use;
+//   `cpu_words`, which asks this CPU; and `k_cpu_levels`, the levels of CPU that a compiler may be
+//   asked for, the highest first. An option of null is no level.
 #pragma once
 
 #if defined(__x86_64__) && defined(__LP64__)

@@ -39,8 +39,8 @@ inline void* call_resolver(void* code) {
 
 using CpuWords = std::array<std::uint32_t, 6>;
 
-// The kernel tells the extensions that have one letter in the auxiliary vector, and the others, since
-// Linux 6.4, by a system call.
+// The kernel tells the extensions that have one letter in the auxiliary vector, and the others by a
+// system call, since Linux 6.4.
 inline CpuWords cpu_words() {
     constexpr long k_hwprobe = 258;
     constexpr std::int64_t k_extensions = 4, k_more_extensions = 16;
