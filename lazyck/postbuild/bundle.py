@@ -49,6 +49,7 @@ def make_recipe(
     soname: str,
     paths: BundlePaths,
     runtime: str = "",
+    linked: Sequence[str] = (),
 ) -> Recipe:
     """Return how `blob` and all others with its base words are compiled at run time.
 
@@ -59,7 +60,8 @@ def make_recipe(
     word: the loader looks there before all else.
 
     `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within
-    the library, or the library's wrappers of one. It is empty if there is no such object.
+    the library, or the library's wrappers of one. It is empty if there is no such object. `linked`
+    are further words of the link.
     """
     compiler = [paths.word(w) if w.startswith("/") else w for w in base[: blob.call.prefix]]
     flags = toolchain.recipe_words(base)[blob.call.prefix :]
@@ -80,6 +82,7 @@ def make_recipe(
     link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, paths)]
     if runtime:
         link_words.insert(link_words.index(abi.PH_INPUT) + 1, f"{abi.PH_ROOT}/{runtime}")
+    link_words += linked
     env = tuple(map_env(toolchain.base_env(blob), blob.call.cwd, toolchain, paths))
     if not any(name == EPOCH_VARIABLE for name, _ in env):
         env = (*env, (EPOCH_VARIABLE, str(EPOCH)))

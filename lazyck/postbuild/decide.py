@@ -113,9 +113,13 @@ def _reasons(
     by_blob = {p.blob: p for p in offers}
     left = (real.undefined | needed) - real.defined
     wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
+    files = [*given.found.files.values(), *facts.names.values()]
+    early = asked_by_resolvers(files)
     for blob, p in by_blob.items():
         if launched := left.intersection(p.kernels):
             reasons[blob] = kernels.launched(min(launched), _user(given, facts, min(launched)), given.context.env)
+        elif asked := early.intersection(p.symbols):
+            reasons[blob] = Reason(ReasonKind.RESOLVER, min(asked))
         elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
             reasons[blob] = Reason(ReasonKind.HIDDEN, min(used))
         elif blob in owned.lazy and (data := wanted & p.weak_data):
@@ -126,6 +130,18 @@ def _reasons(
         elif p.unreachable and reasons.get(blob) == nothing:
             reasons[blob] = Reason(ReasonKind.HIDDEN, p.unreachable[0])
     return reasons
+
+
+def asked_by_resolvers(files: Iterable[SymbolNames]) -> frozenset[str]:
+    """Return the symbols that may be called while the loader relocates, before the runtime can
+    work: all that the files with resolvers of IFUNCs ask for, those that define this, and so on."""
+    files = list(files)
+    taken = [f for f in files if f.resolved]
+    asked = frozenset[str]().union(*(f.undefined for f in taken))
+    while more := [f for f in files if f not in taken and not f.defined.isdisjoint(asked)]:
+        taken += more
+        asked = asked.union(*(f.undefined for f in more))
+    return asked
 
 
 def _user(given: Given, facts: Facts, kernel: str) -> str:
@@ -188,9 +204,10 @@ def _demands(given: Given, facts: Facts, settled: Settled, hidden: frozenset[str
     return Demands(
         pulled=members.pulled,
         only_named=members.only_named,
-        kept=tuple(index for index, symbols in facts.dropped.items() if symbols & used),
+        kept=tuple(path for path, symbols in facts.dropped.items() if symbols & used),
         offered={s: private_name(s, given.context.tag) for s in sorted(offered)},
         versions=tuple(sorted(facts.versions)),
+        stand_ins=facts.stand_ins,
         has_blobs=bool(blobs),
     )
 

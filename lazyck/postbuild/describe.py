@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from lazyck import __version__, abi
 from lazyck.abi import Role
@@ -18,7 +19,9 @@ from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.eager import EagerObject, HostUnit, Program, can_be
 from lazyck.postbuild.facts import Settled
 from lazyck.postbuild.link_context import LinkContext
+from lazyck.postbuild.link_rules import repeated
 from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.objects.stand_in import StandIn
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, path_from, to_pair
@@ -65,11 +68,12 @@ def describe(
     bridge: Path | None,
     contents: bundle.FileDigests,
     versions: Iterable[str] = (),
+    stand_ins: Mapping[StandIn, Path] = MappingProxyType({}),
 ) -> Description:
     """Return the manifest of the library and what its bundle holds. `contents` knows files that
     were read before. `program` compiles the kernels of host `units`, each given with what its
     source reads. By the object `bridge` blobs reach a built-in GPU runtime, or wrappers of one.
-    `versions` are the library's exports under versions."""
+    `versions` are the library's exports under versions. Blobs are linked against `stand_ins`."""
     lazy, owned, options, machine = settled.lazy, settled.owned, context.options, context.inputs.machine
     soname = context.soname(owned)
     every = [*lazy, *units.values()]
@@ -91,7 +95,12 @@ def describe(
         text = contents.foreign_list(read, where)
         headers[toolchain] = hashlib.sha256(text).hexdigest()
         files[f"{context.name}/tree/.lazyck/{toolchain}{abi.BUNDLE_HEADERS}"] = text
-    recipes = Recipes(context, soname, paths, headers, runtime, place)
+    against = {f"{context.name}/tree/.lazyck/{path.name}": str(path) for path in stand_ins.values()}
+    files |= against
+    words = repeated(context.inputs)
+    if against:
+        words += ("-Xlinker", "--no-as-needed", *(f"{abi.PH_ROOT}/{place}" for place in against))
+    recipes = Recipes(context, soname, paths, headers, runtime, place, words)
     prefix = next(iter(paths.values())).prefix if paths else "/"
     names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
     rows: list[tuple[Probed, BlobRecord]] = []
@@ -100,11 +109,12 @@ def describe(
         read = contents.of_headers(reached.by(p), paths[p.blob.call.toolchain])
         return bundle.blob_digest(recipe, context.name, library, contents.of_file(p.blob.source), read)
 
+    linked = (*versions, *(s.key for s in stand_ins))
     sources = [paths[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
     for p, name, source in zip(lazy, names, sources, strict=False):
         chain = recipes.chain(p.blob)
-        key = key_of(p, chain[0], soname, machine, *private.key(p.blob), *versions)
+        key = key_of(p, chain[0], soname, machine, *private.key(p.blob), *linked)
         symbols = tuple(s + abi.PRIVATE_MARK if s in p.private else s for s in owned.lazy[p.blob])
         apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
         rows.append((p, BlobRecord(name, source, recipes.index(chain), key, symbols, units=apart)))
@@ -223,9 +233,10 @@ class Recipes:
         headers: Mapping[str, str],
         runtime: str,
         program: str,
+        linked: tuple[str, ...],
     ) -> None:
         self._context, self._soname, self._paths, self._runtime = context, soname, paths, runtime
-        self._headers, self._program = headers, program
+        self._headers, self._program, self._linked = headers, program, linked
         self._made: dict[tuple[object, ...], tuple[Recipe, ...]] = {}
         self._index: dict[tuple[Recipe, ...], int] = {}
         self._all: list[Recipe] = []
@@ -249,7 +260,7 @@ class Recipes:
             identity = bundle.Identity(name, programs, self._headers[toolchain.name])
 
             def made(words: Sequence[str], cpu: str) -> Recipe:
-                of_link = (self._context.link, self._soname, where, self._runtime)
+                of_link = (self._context.link, self._soname, where, self._runtime, self._linked)
                 return replace(bundle.make_recipe(blob, words, toolchain, identity, *of_link), cpu=cpu)
 
             levels = self._lesser(blob) if needs_cpu else {}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from lazyck.postbuild.eager import EagerObject, HostUnit
+from lazyck.postbuild.objects.stand_in import StandIn
 from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
@@ -27,8 +28,9 @@ class Facts:
     headers: frozenset[tuple[int, str]] = frozenset()  # what bundles lacked (see `BundleProof`)
     unexported: frozenset[str] = frozenset()  # symbols that the link, and not their object, hides
     lost: frozenset[str] = frozenset()  # symbols that cannot be offered to blobs
-    dropped: Mapping[int, frozenset[str]] = field(default_factory=dict)  # libraries by index → what they alone have
+    dropped: Mapping[str, frozenset[str]] = field(default_factory=dict)  # libraries by path → what they alone have
     versions: frozenset[str] = frozenset()  # exports with their versions, which blobs' references have, too
+    stand_ins: tuple[StandIn, ...] = ()  # of libraries with versions, which blobs are linked against
     without_runtime: frozenset[str] = frozenset()  # what wrappers of a GPU runtime lack (see `Observed`)
 
     def __len__(self) -> int:
@@ -64,10 +66,11 @@ class Demands:
 
     pulled: frozenset[str] = frozenset()  # symbols whose members must be pulled out of archives
     only_named: frozenset[str] = frozenset()  # symbols of archives that the text of a blob names, and nothing needs
-    kept: tuple[int, ...] = ()  # shared libraries to keep, as indices of the command's items
+    kept: tuple[str, ...] = ()  # the paths of shared libraries to keep
     offered: Mapping[str, str] = field(default_factory=dict)  # hidden symbols of objects → their private names
     whole: bool = False  # whether blobs are compiled whole: the wrappers of a GPU runtime are out of their reach
     versions: tuple[str, ...] = ()  # what the library exports under versions, which blobs' references have, too
+    stand_ins: tuple[StandIn, ...] = ()
     has_blobs: bool = True  # kernel units use nothing of the library
 
 

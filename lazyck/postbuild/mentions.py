@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lazyck.files import digest, encode
+from lazyck.postbuild.cxx.c_names import c_names
 from lazyck.postbuild.cxx.instances import instances
 from lazyck.postbuild.cxx.lexer import IDENTIFIER
 from lazyck.postbuild.cxx.mangled import spellings
@@ -45,6 +46,9 @@ class _Batch:
         self.in_headers = frozenset(IDENTIFIER.findall(headers))
         self.in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in texts.items()}
         self.attributed = frozenset(word for each in (headers, *texts.values()) for word in _attributed(each))
+        is_c = all(source.endswith(".c") for source in texts)
+        spelled = frozenset[str]().union(*self.in_blobs.values())
+        self.c_names = spelled & frozenset[str]().union(*(c_names(t, is_c=is_c) for t in (headers, *texts.values())))
         self.declared = frozenset[str]().union(
             *(instances(text, are_declared=True).templates for text in (headers, *texts.values()))
         )
@@ -123,6 +127,11 @@ class Mentions:
     @cached_property
     def _attributed(self) -> Words:
         return frozenset[str]().union(*(batch.attributed for batch in self._batches))
+
+    @cached_property
+    def c_names(self) -> frozenset[str]:
+        """Return the names with C linkage that blobs spell and that their texts declare."""
+        return frozenset[str]().union(*(batch.c_names for batch in self._batches))
 
     @cached_property
     def groups(self) -> dict[CompileCommand, Group]:

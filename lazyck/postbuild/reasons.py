@@ -78,6 +78,10 @@ class ReasonKind(Enum):
         "has a variable of a thread-local model that only code loaded with the program may have",
         f"Define the variable {_ELSEWHERE}, or leave out `tls_model`: blobs are loaded later.",
     )
+    RESOLVER = (
+        "is asked by a resolver (IFUNC), which runs before a blob can be loaded",
+        f"Define what the resolver asks for {_ELSEWHERE}, or the resolver in a file that calls no function of a blob.",
+    )
     VERSIONED = (
         "defines a symbol with a version",
         f"Define the function under a plain name, and give it its version (`.symver`) {_ELSEWHERE}.",
@@ -124,6 +128,18 @@ class ReasonKind(Enum):
     STATIC = (
         "is linked into a static program, which cannot load blobs at run time",
         "Link the program without `-static`, or make a shared library of these sources.",
+    )
+    LINK_OPTION = (
+        "is linked with an option that holds within one library, and a blob is in a library of its own",
+        "Link without the option, or keep these sources out of `--blobs`.",
+    )
+    UNKNOWN_LINK_OPTION = (
+        "is linked with an option that lazyck does not know",
+        "Link without the option. What lazyck knows of linkers is in `lazyck/toolchains/linker_options.py`.",
+    )
+    LINKER_SCRIPT = (
+        "is linked with a linker script that does more than name files",
+        "Name the libraries on the command line instead. A version script does no harm (`--version-script=FILE`).",
     )
     FREESTANDING = (
         "is linked without the compiler's own libraries or start files, which the runtime needs",

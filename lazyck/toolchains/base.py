@@ -305,12 +305,14 @@ class Toolchain(ABC):
         except ToolchainError as e:
             return [Requirement("compiler", RequirementState.MISSING, e.message, install_line(self.install))]
         checks = [Requirement("compiler", RequirementState.OK, detail)]
-        number, unknown = listed.unknown_options(found.compiler, self.table)
-        if unknown:
-            shown = " ".join(unknown[:6]) + (" ..." if len(unknown) > 6 else "")
-            detail = f"{len(unknown)} of {number} are unknown to lazyck, so sources with them are eager: {shown}"
-            checks.append(Requirement("options", RequirementState.OK, detail))
-        return checks
+        return checks + unknown_ones("options", *listed.unknown_options(found.compiler, self.table))
+
+
+def unknown_ones(name: str, number: int, unknown: Sequence[str]) -> list[Requirement]:
+    """Return what `lazyck doctor` says of options without rows, of the `number` that are listed."""
+    shown = " ".join(unknown[:6]) + (" ..." if len(unknown) > 6 else "")
+    detail = f"{len(unknown)} of {number} are unknown to lazyck, so sources with them are eager: {shown}"
+    return [Requirement(name, RequirementState.OK, detail)] if unknown else []
 
 
 _SPELLINGS = {spelled: m.name for m in MACHINES.values() for spelled in (m.name, m.other_name)}

@@ -3,15 +3,17 @@
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import ClassVar
 
 from lazyck import abi
 from lazyck.errors import ToolchainError
-from lazyck.toolchains import host_text, llvm, lookup
-from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for
+from lazyck.toolchains import host_text, listed, llvm, lookup
+from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for, unknown_ones
 from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
 from lazyck.toolchains.requirement import Requirement, RequirementState, try_out
 
+_LINKERS = ("ld", "ld.gold", "ld.lld", "ld.mold")
 _TRIAL = """#include <filesystem>
 #include <mutex>
 #include <string_view>
@@ -89,7 +91,10 @@ class HostToolchain(GnuToolchain):
             return done
         argv = [*found.compiler, "-std=c++17", "-shared", "-fPIC", "-pthread", "t.cpp", "-o", "t.so", "-ldl"]
         good = "compiles and links, as lazyck's runtime needs it"
-        return [*done, try_out({"t.cpp": _TRIAL}, [argv], env, good, [("", "C++17 library", self.install)])]
+        linkers = [path for name in _LINKERS if (path := lookup.which(name, env))]
+        rows = [unknown_ones(Path(path).name, *listed.unknown_linker_options(path)) for path in linkers]
+        trial = try_out({"t.cpp": _TRIAL}, [argv], env, good, [("", "C++17 library", self.install)])
+        return [*done, *chain(*rows), trial]
 
     def understands(self, compiler: Sequence[str], kind: str) -> bool:
         return llvm.reads_ir(compiler[0]) if kind in (*llvm.SUFFIXES, llvm.LANGUAGE) else True

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lazyck.postbuild.cxx.c_names import c_names
 from lazyck.postbuild.cxx.declaration_kinds import DeclarationKind, Unsupported
 from lazyck.postbuild.cxx.declarations import parse
 from lazyck.postbuild.cxx.lexer import (
@@ -252,3 +253,12 @@ def test_a_specialization_that_says_inline_is_no_head() -> None:
     for word in ("inline", "constexpr"):
         assert [d.kind for d in parse(f"template <> {word} int go<3>(int x) {{ return x; }}")] != [DeclarationKind.HEAD]
     assert [d.kind for d in parse("template <> int go<3>(int x) { return x; }")] == [DeclarationKind.HEAD]
+
+
+def test_names_with_c_linkage_are_those_of_declarations_and_blocks() -> None:
+    text = """extern "C" int one(int); extern "C" { int two(void); extern int three; struct S { int m(); }; }
+    int not_c(int); extern "C" int four; extern "C" thread_local int five;
+    extern "C" int six(int x) { return seven(x); }
+    namespace n { extern "C++" int eight(); }"""
+    assert c_names(text, is_c=False) == {"one", "two", "three", "four", "six", "m"}
+    assert c_names("int one(int x) { if (x) return two(x); }", is_c=True) == {"one", "two"}

@@ -339,9 +339,9 @@ def test_a_kernel_s_handle_that_another_blob_uses_makes_its_blob_eager() -> None
 
 
 def test_a_library_that_the_linker_dropped_is_kept_if_a_text_could_name_what_it_alone_has() -> None:
-    facts = Facts(dropped={3: frozenset({"_Z5therev"}), 5: frozenset({"_Z5otherv"})})
+    facts = Facts(dropped={"/l/a.so": frozenset({"_Z5therev"}), "/l/b.so": frozenset({"_Z5otherv"})})
     link = Link([probed(A, "f")], text={A: "_Z5therev"})
-    assert link.plan(facts).demands.kept == (3,)
+    assert link.plan(facts).demands.kept == ("/l/a.so",)
 
 
 def test_where_the_wrappers_of_a_runtime_are_out_of_reach_blobs_are_whole() -> None:
@@ -356,7 +356,7 @@ def test_where_the_wrappers_of_a_runtime_are_out_of_reach_blobs_are_whole() -> N
 
 def test_facts_are_counted() -> None:
     assert len(Facts()) == 0
-    assert len(Facts(lost=frozenset({"a"}), dropped={1: frozenset()}, refused={A: NOT_LAZY})) == 3
+    assert len(Facts(lost=frozenset({"a"}), dropped={"/l/a.so": frozenset()}, refused={A: NOT_LAZY})) == 3
 
 
 # -- members of archives ---------------------------------------------------------------------------

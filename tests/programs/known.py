@@ -22,11 +22,7 @@ _HIDES = "what the link or a header hides is looked for in text"
 
 KNOWN = (
     Known("symbols/hidden-begin", _HIDES, 49),
-    Known("libraries/versions", "a blob's reference has no version", 49),
     Known("scripts/symver", "the library's own calls reach the old one of two versions of a blob's function", 49),
-    Known("linker/wrap", "--wrap does not hold for blobs", 49),
-    Known("linker/mold", "mold drops a library that only blobs need", 49),
-    Known("libraries/linker-script", "a script in place of a library is not followed", 49),
     Known("load/dlopen-twice", "a library that is closed is not unloaded", 49),
     Known("load/dlopen-closed", "a library that is closed is not unloaded", 49),
     Known("load/dlopen-deepbind*", "blobs are not loaded with RTLD_DEEPBIND", 49),

@@ -13,11 +13,11 @@ import pytest
 from lazyck import abi
 from lazyck.abi import Mode
 from lazyck.errors import UsageError
-from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, lookup
+from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, linker_options, lookup
 from lazyck.toolchains.base import SourceCompile
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 from lazyck.toolchains.identity import compiler_identity, identity_of
-from lazyck.toolchains.listed import unknown_options
+from lazyck.toolchains.listed import unknown_linker_options, unknown_options
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
 
@@ -404,6 +404,45 @@ def test_options_that_an_installed_compiler_lists_have_rows(compiler: str, toolc
     number, unknown = unknown_options((compiler,), toolchain.table)
     assert number > 200
     assert not [name for name in unknown if not any(map(partial(fnmatch, name), EAGER[compiler].split()))]
+
+
+# Options that linkers list and that have no row: of other machines and systems, of incremental and
+# relocatable links, and for files that are no objects.
+EAGER_LINKS = (
+    "--E[BL] --accept-* --add-stdcall-alias --architecture --audit --base_file --be8 --chroot --compat-implib --ctf-* "
+    "--d[cp] --define-common --depaudit --dependent-libraries --directory --disable-* --dll* --em* --enable-* "
+    "--error-limit --exclude-all-symbols --exclude-modules-* --exclude-symbols --export-all-symbols --file-alignment "
+    "--fix-arm* --fix-cortex-a8 --fix-v4bx* --force-exe-suffix --format --fortran-common --gpsize --hash-* --heap "
+    "--help --icf --ignore-unresolved-symbol --incremental* --kill-at --large-address-aware --long-plt --major-* "
+    "--minor-* --mri-script --no-accept-* --no-ctf-* --no-emit-* --no-enum-* --no-fix-arm* --no-fix-cortex-a8 "
+    "--no-fortran-common --no-incremental --no-long-plt --no-lto-* --no-pcrel-* --no-plt-* --no-power10-* "
+    "--no-stub-group-multi --no-t[lo]* --no-wchar-* --oformat --opt-remarks-with-hotness --out* --pack-dyn-relocs "
+    "--pcrel-* --plt-* --power10-* --print-sysroot --relocatable --retain-symbols-file --rsp-quoting --run "
+    "--section-alignment --secure-plt --split-* --stack --stub-group-multi --subsystem --support-old-code "
+    "--target* --task-link --thread-count-* --thumb-entry --t[lo]* -? -d? -EB -Qy -Ur -assert -no-pipeline-knowledge "
+    "-optimize -qmagic -relocatable -z*"
+)
+
+
+@pytest.mark.parametrize("linker", ["ld", "ld.gold", "ld.lld", "ld.mold"])
+def test_options_that_an_installed_linker_lists_have_rows(linker: str) -> None:
+    path = shutil.which(linker)
+    if path is None:
+        pytest.skip(f"{linker} is not installed")
+    number, unknown = unknown_linker_options(path)
+    assert number > 150
+    assert not [name for name in unknown if not any(map(partial(fnmatch, name), EAGER_LINKS.split()))]
+
+
+def test_a_word_for_a_linker_is_known_whole_or_not_at_all() -> None:
+    said = "-soname x --soname=y -z now -znow -z nowhere -z max-page-size=9 --no-such --wrap f -wrap=g -Bsymbolic x.o"
+    items = linker_options.split(said.split())
+    assert [(i.name, i.role.name) for i in items] == [
+        ("-soname", "FLAG"), ("--soname", "FLAG"), ("-z now", "FLAG"), ("-z now", "FLAG"), ("-z nowhere", "UNKNOWN"),
+        ("-z max-page-size=9", "FLAG"), ("--no-such", "UNKNOWN"), ("--wrap", "WORDS"), ("-wrap", "WORDS"),
+        ("-Bsymbolic", "REFUSE"), ("", "FLAG"),
+    ]  # fmt: skip
+    assert linker_options.wrapped(items) == ("f", "g")
 
 
 # -- identity and look-up --------------------------------------------------------------------------

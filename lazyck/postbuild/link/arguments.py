@@ -26,7 +26,7 @@ from lazyck.postbuild.link import outputs, version_script
 from lazyck.postbuild.link.relink import RUNTIME
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import elf
-from lazyck.postbuild.objects.inputs import LinkInputs, files_of, library_directories, linker_words
+from lazyck.postbuild.objects.inputs import LinkInputs, files_of, has_c_blobs, library_directories, linker_words
 from lazyck.postbuild.objects.reveal import offer
 from lazyck.toolchains import lookup
 from lazyck.toolchains.command import CompileCommand, Invocation
@@ -60,13 +60,14 @@ def link_words(
             words += mine
         if i in inputs.deferred or item.role is Role.OUTPUT:
             continue
-        named = (
-            [p for p in files_of(item, link, directories) if p in inputs.archives] if item.role is Role.LIBRARY else []
-        )
+        named = [p for p in files_of(item, link, directories) if p in inputs.archives and item.role is Role.LIBRARY]
         if named:
             words += keeper.archive(named[0], item)
-        else:
-            words += [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
+            continue
+        own = [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
+        if demands and _brings_kept(inputs, i, demands):
+            own = _keeping(f"-l{item.value}" if item.role is Role.LIBRARY else own[0])
+        words += own
     words += ["-o", output]
     if demands is not None:
         # `-Xlinker` is the one spelling that all drivers know.
@@ -78,6 +79,9 @@ def link_words(
         if lookup.is_c_driver(link.call.tool) or others.intersection(words):
             words.append("-lstdc++")
         words += ["-ldl", "-lpthread", *_for_blobs(inputs, keeper, demands)]
+        if has_c_blobs(inputs) and not lookup.is_c_driver(link.call.tool):
+            # Drivers of C++ add libm at the end, where the linker drops it if only blobs need it.
+            words += _keeping("-lm")
     return [*words, *_to_linker(*(f"--wrap={name}" for name in wrapped))], keeper.originals
 
 
@@ -88,18 +92,23 @@ def _to_linker(*options: str) -> list[str]:
 def _for_blobs(inputs: LinkInputs, keeper: "PortableArguments", demands: Demands) -> list[str]:
     """Return words for archives' members and shared libraries that only blobs need."""
     words = _to_linker(*(word for symbol in sorted(demands.pulled) for word in ("-u", symbol)))
-    kept: list[str] = []
-    for index in demands.kept:
-        item = inputs.items[index]
-        if item.role is Role.LINKER:
-            kept += _to_linker(*(keeper.paths.real(path) for i, path in inputs.libraries if i == index))
-        else:
-            kept += keeper.item(item)
-    if any(item.role is Role.LIBRARY and item.value == "m" for item in inputs.items):
-        kept.append("-lm")  # every machine has it, and blobs in C get it only from here
-    if kept:
-        words += [*_to_linker("--push-state", "--no-as-needed"), *kept, *_to_linker("--pop-state")]
-    return words
+    named = {path for i, path in inputs.libraries if path not in inputs.by_scripts and _brings_kept(inputs, i, demands)}
+    left = [keeper.paths.real(path) for path in demands.kept if path not in named]
+    return words + (_keeping(*left) if left else [])
+
+
+def _brings_kept(inputs: LinkInputs, index: int, demands: Demands) -> bool:
+    """Return whether an item brings a library that the link must not drop. It is kept where it
+    stands first, since mold asks only there how. libm is kept in any case: every machine has it,
+    and blobs in C get it only from here."""
+    item = inputs.items[index]
+    is_kept = any(i == index and path in demands.kept for i, path in inputs.libraries)
+    return item.role is not Role.LINKER and (is_kept or (item.role is Role.LIBRARY and item.value == "m"))
+
+
+def _keeping(*libraries: str) -> list[str]:
+    """Return words for the linker alone: drivers reorder what they understand themselves."""
+    return _to_linker("--push-state", "--no-as-needed", *libraries, "--pop-state")
 
 
 # What version scripts must let pass.

@@ -15,7 +15,7 @@ from pathlib import Path
 from lazyck import waiting
 from lazyck.abi import Role
 from lazyck.files import encode, write_atomic
-from lazyck.postbuild import state, summary
+from lazyck.postbuild import link_rules, state, summary
 from lazyck.postbuild.archives import Archives
 from lazyck.postbuild.build_options import BuildOptions
 from lazyck.postbuild.decide import Given, decide
@@ -164,7 +164,7 @@ def probe_blobs(context: LinkContext, found: symbols.LinkSymbols) -> ProbeResult
     """Probe the symbols of the link's blobs. All blobs are left unprobed if the program cannot load
     blobs, or if it is not known what real objects need."""
     inputs, options = context.inputs, context.options
-    reason: Reason | None = None
+    reason = link_rules.unrepeated(inputs)
     names = {item.name or item.words[0] for item in inputs.items}
     if names & {"-static", "--static", "-static-pie"} and not inputs.shared:
         reason = Reason(ReasonKind.STATIC)
@@ -177,6 +177,7 @@ def probe_blobs(context: LinkContext, found: symbols.LinkSymbols) -> ProbeResult
     shutil.rmtree(context.work, ignore_errors=True)
     context.work.mkdir()
     by_kernel = {b: BY_KERNEL for b in inputs.blobs if options.grade_of(b.source) == "kernels"}
+    by_kernel |= link_rules.wrapping_launches(inputs)
     blobs = [b for b in inputs.blobs if b not in by_kernel]
     found_out = probe(blobs, context.work, context.cache, jobs=options.jobs)
     return replace(found_out, eager={**found_out.eager, **by_kernel})
@@ -241,7 +242,6 @@ def keep_link(context: LinkContext, settled: Settled, demands: Demands) -> None:
     """Keep what it takes to link the library ahead of time: `lazyck check` compares with that."""
     eager = {made.blob.output: sentence(made.reasons) for made in settled.objects}
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
-    libraries = dict(context.inputs.libraries)
-    kept = tuple(elf.read_shared(libraries[i]).soname or Path(libraries[i]).name for i in demands.kept)
+    kept = tuple(elf.read_shared(path).soname or Path(path).name for path in demands.kept)
     kept += tuple(sorted(demands.only_named))
     save_ahead(ahead_link(context, eager, kept if settled.lazy else ()), context.directory)

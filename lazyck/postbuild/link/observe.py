@@ -27,7 +27,7 @@ class Observed:
 
     unexported: frozenset[str]
     lost: frozenset[str]
-    dropped: Mapping[int, frozenset[str]]
+    dropped: Mapping[str, frozenset[str]]
     versions: frozenset[str]
     without_runtime: frozenset[str]
 
@@ -70,14 +70,14 @@ class _Others:
         return [frozenset(elf.read_shared(path).defined) for path in found]
 
 
-def _dropped(context: LinkContext, image: elf.SharedSymbols, others: _Others) -> Iterator[tuple[int, frozenset[str]]]:
-    """Yield the shared libraries that the linker dropped, each by its index, with the symbols that
+def _dropped(context: LinkContext, image: elf.SharedSymbols, others: _Others) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the shared libraries that the linker dropped, each by its path, with the symbols that
     a blob would find nowhere else."""
-    for index, path in context.inputs.libraries:
+    for path in dict.fromkeys(path for _, path in context.inputs.libraries):
         offered = elf.read_shared(path)
         if (offered.soname or Path(path).name) not in image.needed:
             provided = frozenset(image.defined).union(*others.needed)
-            yield index, frozenset(s for s, b in offered.defined.items() if _is_asked_for(s, b) and s not in provided)
+            yield path, frozenset(s for s, b in offered.defined.items() if _is_asked_for(s, b) and s not in provided)
 
 
 def _without_runtime(image: elf.SharedSymbols, runtime: cudart.CudaRuntime, others: _Others) -> frozenset[str]:

@@ -16,6 +16,7 @@ from lazyck.files import encode, own_folder, write_atomic, write_if_different
 from lazyck.formats import manifest
 from lazyck.postbuild.bundle import deploy
 from lazyck.postbuild.link import outputs
+from lazyck.postbuild.link_rules import unwrapped
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
@@ -68,6 +69,19 @@ def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[
     return words
 
 
+def apart_from_wrapping(objects: Sequence[Path], words: Sequence[str], directory: Path) -> list[Path]:
+    """Return the runtime's `objects`, or copies for a link by `words` that wraps functions which
+    they call, such as malloc: what the project wraps are its own calls."""
+    names = unwrapped(words)
+    if not names:
+        return list(objects)
+    folder = directory / "unwrapped"
+    folder.mkdir(exist_ok=True)
+    for path in objects:
+        write_if_different(folder / path.name, elf.open_image(path).with_references(names))
+    return [folder / path.name for path in objects]
+
+
 def relink(
     state: LinkState,
     directory: Path,
@@ -86,7 +100,8 @@ def relink(
     rules = outputs.rules_file(words)
     if originals:
         words = [_COPY.sub(lambda m: originals.get(m[0], m[0]), w) for w in words]
-    argv = command(replace(state, words=tuple(words)), directory, objects)
+    called = apart_from_wrapping(objects, words, directory)
+    argv = command(replace(state, words=tuple(words)), directory, called)
     if sum(len(w) + 1 for w in argv) > RESPONSE_FILE_ABOVE:
         response = directory / "link.rsp"
         quoted = (w.replace("\\", "\\\\").replace('"', '\\"') for w in argv[1:])

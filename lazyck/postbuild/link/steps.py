@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lazyck import proc
 from lazyck.files import own_folder, write_atomic
-from lazyck.postbuild import bundle, state
+from lazyck.postbuild import bundle, link_rules, state
 from lazyck.postbuild.decide import Given
 from lazyck.postbuild.describe import Description, PrivateNames, describe
 from lazyck.postbuild.eager import HostUnit, HostUnits, Program, can_be, compile_eagerly
@@ -21,7 +21,7 @@ from lazyck.postbuild.link.arguments import link_words
 from lazyck.postbuild.link.observe import observe
 from lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
 from lazyck.postbuild.link_context import LinkContext
-from lazyck.postbuild.objects import cudart, elf, symbols
+from lazyck.postbuild.objects import cudart, elf, stand_in, symbols
 from lazyck.postbuild.objects.reveal import is_header_state, plain_name
 from lazyck.postbuild.probe.group import Group, Probed
 from lazyck.postbuild.probe.probe import groups_of
@@ -55,8 +55,10 @@ class Steps:
         self._given, self._context, self._archive = given, context, archive
         self._reader, self._timed = reader, timed
         self._contents = bundle.FileDigests()
+        self._dependencies = stand_in.Dependencies(context.inputs)
         self._program = unit_program(context)
         self._units = HostUnits(context.cache, self._program, context.env)
+        self._units.refused |= link_rules.wrapping_launches(context.inputs)
         self._eager = context.directory / "eager"
         shutil.rmtree(self._eager, ignore_errors=True)
         groups = [*(group for group, _ in given.probed.texts), *groups_of(list(filter(can_be, given.probed.eager)))]
@@ -139,14 +141,19 @@ class Steps:
         wrapped = wrapped_in(settled, plan.real, runtime)
         private = PrivateNames(settled.lazy, settled.owned, plan.demands.offered, context.tag, self._given.mentions)
         bridge = cudart.assemble(runtime, context.directory, context.compiler) if runtime else None
+        against = stand_in.assemble(plan.demands.stand_ins, context.directory, context.compiler)
         made = describe(
-            context, settled, with_reads, self._program, private, bridge, self._contents, plan.demands.versions
+            context, settled, with_reads, self._program, private, bridge, self._contents, plan.demands.versions, against
         )
         cases = proof.cases(made)
         finding = Finding(unproved=made.unfit) if made.unfit else proof.foresee(cases)
         if not finding.lacking and not made.unfit:
             if made != self.made:
-                self.bundle_bytes = write(context, made, settled, runtime, wrapped)
+                defined = plan.real.defined.union(
+                    self._given.found.members.defined, map(plain_name, made.manifest.functions)
+                )
+                used = sorted(self._given.mentions.c_names - defined)
+                self.bundle_bytes = write(context, made, settled, runtime, wrapped, used)
                 self.made = made
             finding = proof.examine(cases)
         return finding, wrapped
@@ -155,9 +162,17 @@ class Steps:
         assert self.linked
         library = self._context.directory / self.linked.state.file_name
         runtime = self.runtime_of(settled, plan.demands)
+        image, inputs = elf.read_shared(library), self._context.inputs
+        offered = self._dependencies.stand_ins(image, self._context.compiler)
+        defined = plan.real.defined.union(self._given.found.members.defined, *settled.owned.lazy.values())
+        refused = dict(facts.refused)
+        if reason := link_rules.wrapping_unseen(inputs, defined, image, self._context.tag):
+            refused |= {p.blob: reason for p in settled.lazy}
         seen = observe(self._context, library, settled, plan, runtime)
         return replace(
             facts,
+            refused=refused,
+            stand_ins=offered,
             unexported=facts.unexported | seen.unexported,
             lost=facts.lost | seen.lost,
             dropped={**facts.dropped, **seen.dropped},
@@ -216,6 +231,7 @@ def write(
     settled: Settled,
     runtime: cudart.CudaRuntime | None,
     wrapped: Sequence[str],
+    used: Sequence[str],
 ) -> int:
     """Make the bundle, and objects that are added to the link. Return the bundle's bytes."""
     directory, compiler, machine = context.directory, context.compiler, context.inputs.machine
@@ -225,7 +241,7 @@ def write(
         names = made.manifest.functions
         device, aliases = len(made.manifest.symbols) - len(names), aliases_of(settled, names)
         text = render_stubs(
-            names, "manifest", machine, aliases, tag=context.tag, device_symbols=device, wrapped=wrapped
+            names, "manifest", machine, aliases, tag=context.tag, device_symbols=device, wrapped=wrapped, used=used
         )
         text += cudart.render_table(runtime) if runtime else ""
     else:

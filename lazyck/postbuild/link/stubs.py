@@ -31,11 +31,14 @@ def render_stubs(
     tag: str = "",
     device_symbols: int = 0,
     wrapped: Sequence[str] = (),
+    used: Sequence[str] = (),
 ) -> str:
     """Return assembler text with one stub per symbol, as the manifest has them. Slot numbers follow
     the order of `symbols`. A symbol that `aliases` maps to another is one more name of the other's
     stub. Behind the slots of `symbols` are those of `device_symbols`, for which nothing stands.
-    `wrapped` are the functions of GPU runtimes that get wrappers.
+    `wrapped` are the functions of GPU runtimes that get wrappers. The library refers to what is
+    `used`, if there is such a thing: then the linker of a program that defines it exports it, as it
+    does for a library that was linked ahead of time.
 
     A private name (see reveal.py), which is made with the library's `tag`, stands beside the plain
     one, which is hidden. `manifest_file` is embedded by `.incbin` when the text is assembled.
@@ -54,6 +57,7 @@ def render_stubs(
         code += [f" .hidden {plain}", f" .globl {private}", f" .type {private},@function", f" .set {private},{plain}"]
     slots = len(symbols) + device_symbols
     code += [*render_wrappers(wrapped, slots, machine_code), *_render_slots(len(symbols), device_symbols)]
+    code += [f" .weak {_quote(name)}\n .quad {_quote(name)}" for name in used]
     return "\n".join([machine_code.assembler_options, *code, *_render_data(slots, manifest_file), ""])
 
 

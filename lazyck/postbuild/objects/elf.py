@@ -98,6 +98,7 @@ class ObjectSymbols:
     has_startup: bool = False  # has code that runs when it is loaded or unloaded
     is_deferred: bool = False
     is_lto: bool = False  # if so, the lists may be empty or incomplete
+    resolved: frozenset[str] = frozenset()  # those of `defined` for which a function chooses code (IFUNC)
 
 
 @dataclass(frozen=True)
@@ -180,12 +181,11 @@ class ElfImage:
         """Return the relocatable object with further names, which are exported, for symbols that it
         defines. One that is unique in its process is an ordinary weak symbol under its further
         name. The symbol table and the string table grow, and stand at the end."""
-        data = bytearray(self.data)
         index = next((i for i, s in enumerate(self.sections) if s.type == _SHT_SYMTAB), 0)
         defined = ((i, s) for i, s in enumerate(self.symbols()) if s.section and s.binding != "LOCAL")
         shown = [(i, s.name) for i, s in defined if s.name in aliases]
         if not shown:
-            return bytes(data)
+            return bytes(self.data)
         table = self.sections[index]
         names, rows = bytearray(self.content(self.sections[table.link])), bytearray(self.content(table))
         grown = {index: rows, table.link: names}
@@ -199,9 +199,25 @@ class ElfImage:
             names += os.fsencode(aliases[name]) + b"\0"
             for extended in (grown[k] for k in grown.keys() - {index, table.link}):
                 extended += extended[4 * i : 4 * i + 4]
-        for i, content in grown.items():
+        return self._with(grown)
+
+    def with_references(self, names: Mapping[str, str]) -> bytes:
+        """Return the relocatable object with other names for symbols that it refers to."""
+        index = next((i for i, s in enumerate(self.sections) if s.type == _SHT_SYMTAB), 0)
+        renamed = [(i, names[s.name]) for i, s in enumerate(self.symbols()) if not s.section and s.name in names]
+        table = self.sections[index]
+        texts, rows = bytearray(self.content(self.sections[table.link])), bytearray(self.content(table))
+        for i, name in renamed:
+            struct.pack_into("<I", rows, i * _SYMBOL.size, len(texts))
+            texts += os.fsencode(name) + b"\0"
+        return self._with({index: rows, table.link: texts} if renamed else {})
+
+    def _with(self, contents: Mapping[int, bytearray]) -> bytes:
+        """Return the object with other `contents` of sections, which stand at its end."""
+        data = bytearray(self.data)
+        head = _HEADER.unpack_from(self.data)
+        for i, content in contents.items():
             data += bytes(-len(data) % 8)
-            head = _HEADER.unpack_from(self.data)
             struct.pack_into("<QQ", data, head[6] + i * head[11] + 24, len(data), len(content))
             data += content
         return bytes(data)
@@ -456,6 +472,7 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
         has_startup=any(s.name.startswith(_STARTUP) for s in image.sections),
         is_deferred=image.is_deferred,
         is_lto=image.is_lto,
+        resolved=frozenset(s.name for s in image.symbols() if s.type == "IFUNC" and s.section != _SHN_UNDEF),
     )
 
 

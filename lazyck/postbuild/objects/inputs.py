@@ -1,6 +1,7 @@
 """Reads what an intercepted link takes: deferred objects, real ones, archives, libraries."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -10,10 +11,12 @@ from typing import TypeVar
 from lazyck import proc
 from lazyck.abi import Role
 from lazyck.files import digest, encode
-from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects import elf, linker_script
+from lazyck.toolchains import linker_options, lookup
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.options import CommandItem, OptionTable
 
+_SOURCE = re.compile(r"\.(c|C|cc|CC|cp|cpp|CPP|cxx|c\+\+|cu|hip|ii?|mm?|s|S|sx|f|F|f90|F90|ll|ptx)")
 T = TypeVar("T")
 
 
@@ -46,6 +49,9 @@ class LinkInputs:
     optional: frozenset[CompileCommand] = frozenset()
     whole: frozenset[str] = frozenset()  # the archives of which the link takes all members
     wanted: frozenset[str] = frozenset()  # the symbols that its options ask for
+    linker: tuple[CommandItem, ...] = ()  # the options for the linker itself
+    scripts: tuple[str, ...] = ()  # linker scripts that do more than name inputs
+    by_scripts: frozenset[str] = frozenset()  # the files that linker scripts name
 
 
 @dataclass
@@ -54,7 +60,8 @@ class _Span:
 
     whole: bool = False  # all members of archives
     is_lib: bool = False  # objects as if they were members of one archive
-    outer: list[bool] = field(default_factory=list)
+    static: bool = False  # archives rather than shared libraries
+    outer: list[tuple[bool, bool]] = field(default_factory=list)
 
     def read(self, word: str) -> None:
         option = word.lstrip("-") if word.startswith("-") else ""
@@ -62,23 +69,29 @@ class _Span:
             self.whole = option == "whole-archive"
         elif option in ("start-lib", "end-lib"):
             self.is_lib = option == "start-lib"
+        elif option in _STATIC or option in _SHARED:
+            self.static = option in _STATIC
         elif option == "push-state":
-            self.outer.append(self.whole)
+            self.outer.append((self.whole, self.static))
         elif option == "pop-state" and self.outer:
-            self.whole = self.outer.pop()
+            self.whole, self.static = self.outer.pop()
 
     def is_choosy(self, kind: str) -> bool:
         """Return whether the linker takes only what it needs of a file of that kind."""
         return not self.whole if kind == "archive" else self.is_lib
 
 
-_SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib", "push-state", "pop-state"})
+_STATIC, _SHARED = frozenset({"Bstatic", "dn", "non_shared"}), frozenset({"Bdynamic", "dy", "call_shared"})
+_SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib", "push-state", "pop-state"}).union(
+    _STATIC, _SHARED
+)
 
 
 @dataclass(frozen=True)
 class _File:
     index: int  # of the item that names it
     path: str
+    is_named: bool  # by the item itself, rather than by a linker script
     kind: elf.Kind
     is_deferred: bool
     is_whole: bool  # whether the link takes all members of archives here
@@ -95,14 +108,15 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     span = _Span()
     for i, item in enumerate(items):
         span.read(item.value or "" if item.role is Role.LINKER else item.name)
-        for path in files_of(item, link, directories):
+        named = files_of(item, link, directories, is_static=span.static)
+        for path in _followed(named, link, directories):
             kind = elf.kind(path)
             image = elf.open_image(path) if kind == "object" else None
             records, alone = elf.deferred_records(path, image) if kind in ("archive", "object") else ([], frozenset())
             optional = alone if span.is_choosy(kind) else frozenset()
             is_deferred = image is not None and image.is_deferred
-            files.append(_File(i, path, kind, is_deferred, span.whole, tuple(records), optional))
-    inputs = [f for f in files if not items[f.index].name]
+            files.append(_File(i, path, path in named, kind, is_deferred, span.whole, tuple(records), optional))
+    inputs = [f for f in files if f.is_named and not items[f.index].name]
     # Among the words of an option a deferred object may stay, since it is empty.
     deferred = frozenset(f.index for f in inputs if f.is_deferred)
     holding = [f for f in files if f.records]
@@ -125,6 +139,9 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         optional=frozenset().union(*(f.optional for f in holding if is_readable)) - firm,
         whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
         wanted=frozenset(wanted_by(given)),
+        linker=tuple(linker_options.split(linker_words(given))),
+        by_scripts=frozenset(f.path for f in files if not f.is_named),
+        scripts=_unique(f.path for f in files if f.kind == "other" and _is_script(items[f.index], f.path)),
     )
 
 
@@ -165,22 +182,31 @@ def apart_from_names(items: Iterable[CommandItem]) -> Iterator[CommandItem]:
             )
 
 
-def files_of(item: CommandItem, link: LinkCommand, directories: Sequence[str]) -> list[str]:
-    """Return the files that an item of a link command names, as absolute paths."""
+def files_of(item: CommandItem, link: LinkCommand, directories: Sequence[str], *, is_static: bool = False) -> list[str]:
+    """Return the files that an item of a link command names, as absolute paths. If it `is_static`,
+    the linker takes archives only."""
     value = item.value or ""
     if item.role is Role.LIBRARY:
-        found = find_library(value, directories)
+        found = find_library(value, directories, is_static=is_static)
         return [found] if found else []
     if item.name and item.role is not Role.LINKER:
         return []
     names = value.split(",") if item.role is Role.LINKER else [value]
+    libraries = (find_library(n[2:], directories, is_static=is_static) for n in names if n.startswith("-l"))
     paths = [link.call.path(name) for name in names if name and not name.startswith("-")]
-    return [path for path in paths if os.path.isfile(path)]
+    return [path for path in (*paths, *libraries) if path and os.path.isfile(path)]
+
+
+def has_c_blobs(inputs: LinkInputs) -> bool:
+    """Return whether a driver of C compiles some blobs, and so links them with fewer libraries."""
+    return any(lookup.is_c_driver(blob.call.tool) for blob in inputs.blobs)
 
 
 def library_directories(items: Sequence[CommandItem], link: LinkCommand) -> list[str]:
     """Return where `-l` looks: directories of -L, of LIBRARY_PATH, and the compiler's own."""
     given = [item.value for item in items if item.role is Role.LIBRARY_DIR and item.value]
+    to_linker = linker_options.split(linker_words(items))
+    given += [i.value for i in to_linker if i.name.lstrip("-") in ("L", "library-path") and i.value]
     given += filter(None, dict(link.call.env).get("LIBRARY_PATH", "").split(":"))
     return [*map(link.call.path, given), *_own_directories(link.call.argv[: link.call.prefix], link.call.cwd)]
 
@@ -193,9 +219,45 @@ def _own_directories(driver: tuple[str, ...], cwd: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(path) for path in listed.split(":") if path))
 
 
-def find_library(name: str, directories: Sequence[str]) -> str | None:
+def _followed(paths: Iterable[str], link: LinkCommand, directories: Sequence[str]) -> list[str]:
+    """Return `paths`, with what a linker script names in place of the script."""
+    found: list[str] = []
+    todo, seen = list(paths), set[str]()
+    while todo:
+        path = todo.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        script = linker_script.read(path) if elf.kind(path) == "other" else None
+        if script is None:
+            found.append(path)
+            continue
+        searched = [*script.directories, *directories]
+        named = (_named_by(name, path, link, searched) for name in script.names)
+        todo[:0] = [name for name in named if name]
+    return found
+
+
+def _named_by(name: str, script: str, link: LinkCommand, directories: Sequence[str]) -> str | None:
+    """Return the file that a linker script means by `name`."""
+    if name.startswith("-l"):
+        return find_library(name[2:], directories)
+    around = (link.call.path(name), os.path.join(os.path.dirname(script), name))
+    candidates = (*around, *(os.path.join(d, name) for d in directories))
+    return next((os.path.normpath(c) for c in candidates if os.path.isfile(c)), None)
+
+
+def _is_script(item: CommandItem, path: str) -> bool:
+    """Return whether a file that is no object is a linker script: a driver gives the linker what it
+    cannot compile."""
+    if item.role is Role.LIBRARY:
+        return True
+    return not item.name and not _SOURCE.fullmatch(os.path.splitext(path)[1])
+
+
+def find_library(name: str, directories: Sequence[str], *, is_static: bool = False) -> str | None:
     """Return the file that `-l name` takes from `directories`, as the linker looks for it."""
-    wanted = [name[1:]] if name.startswith(":") else [f"lib{name}.so", f"lib{name}.a"]
+    wanted = [name[1:]] if name.startswith(":") else [f"lib{name}.so", f"lib{name}.a"][is_static:]
     candidates = (os.path.join(d, w) for d in directories for w in wanted)
     return next((c for c in candidates if os.path.isfile(c)), None)
 
@@ -206,7 +268,7 @@ def linker_words(items: Sequence[CommandItem]) -> list[str]:
     for item in items:
         if item.role is Role.LINKER:
             words += (item.value or "").split(",")
-        elif item.name.startswith("-soname"):
+        elif item.name.startswith("-soname") or item.name in ("-z", "-T"):
             words += item.words
     return words
 

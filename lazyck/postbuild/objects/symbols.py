@@ -24,6 +24,7 @@ class SymbolNames:
     hidden: frozenset[str] = frozenset()  # those of `defined` that only their library sees; none of LTO's
     asked_for: frozenset[str] = frozenset()  # those of `undefined` that are not only weak
     has_startup: bool = False  # has code that runs at load
+    resolved: frozenset[str] = frozenset()  # functions whose code a resolver chooses while the loader relocates (IFUNC)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,13 @@ class SymbolReader:
 def _names(found: elf.ObjectSymbols) -> SymbolNames:
     strong = frozenset(name for name, binding in found.defined.items() if binding == "GLOBAL")
     return SymbolNames(
-        frozenset(found.defined), found.undefined, strong, found.hidden, found.asked_for, found.has_startup
+        frozenset(found.defined),
+        found.undefined,
+        strong,
+        found.hidden,
+        found.asked_for,
+        found.has_startup,
+        found.resolved,
     )
 
 
@@ -132,7 +139,9 @@ def parse_nm(text: str) -> SymbolNames:
     rows: Sequence[list[str]] = [line.split() for line in text.splitlines() if not line.endswith(":")]
     kinds = [(row[0], row[1]) for row in rows if len(row) > 1 and len(row[1]) == 1]
     undefined = frozenset(name for name, kind in kinds if kind in "Uwv")
-    defined = frozenset(name for name, kind in kinds if kind not in "Uwv" and (kind.isupper() or kind == "u"))
+    defined = frozenset(name for name, kind in kinds if kind not in "Uwv" and (kind.isupper() or kind in "ui"))
     strong = frozenset(name for name, kind in kinds if name in defined and kind not in "WVu")
     asked_for = frozenset(name for name, kind in kinds if kind == "U")
-    return SymbolNames(defined, undefined, strong, asked_for=asked_for, has_startup=True)  # it may have some
+    resolved = frozenset(name for name, kind in kinds if kind == "i")
+    # There may be code that runs at load.
+    return SymbolNames(defined, undefined, strong, asked_for=asked_for, has_startup=True, resolved=resolved)

@@ -64,14 +64,14 @@ OPTIONS = (
     "",
     "-Wl,--no-undefined -Wl,-z,now",
     "-Wl,-z,defs -s",
-    "-Wl,-Bsymbolic",
-    "-Wl,-Bsymbolic-functions -Wl,-z,relro",
+    "-Wl,--sort-common",
+    "-Wl,-z,relro",
     "-Wl,--version-script=api.map",
     "-Wl,--gc-sections -Wl,--as-needed",
     "-shared-libgcc",
     "-static-libgcc -static-libstdc++",
     "-static-libgcc -static-libstdc++ -Wl,--exclude-libs,ALL",
-    "-Wl,--icf=all",
+    "-Wl,--icf=safe",
     "-Wl,--hash-style=sysv",
 )
 COMPILES = ("", "-fvisibility=hidden", "-mcmodel=large", "-fvisibility=hidden -mcmodel=large -O2")

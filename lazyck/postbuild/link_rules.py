@@ -1,0 +1,81 @@
+"""Decides what the options of a link mean for its blobs.
+
+Each blob is in a library of its own, which lazyck links by its own words. An option that says what
+references are bound to must hold there too. `--wrap` is repeated. For other options, and for those
+that lazyck does not know, the blobs of the link are compiled eagerly.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from lazyck.abi import Role
+from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.inputs import LinkInputs
+from lazyck.postbuild.objects.reveal import private_name
+from lazyck.postbuild.reasons import Reason, ReasonKind
+from lazyck.toolchains import linker_options
+from lazyck.toolchains.command import CompileCommand
+from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
+
+# They say nothing in the link of a program, whose own definitions come first in any case.
+_OF_LIBRARIES = frozenset({"Bsymbolic", "Bsymbolic-functions", "Bsymbolic-non-weak-functions", "dynamic-list"})
+
+
+def unrepeated(inputs: LinkInputs) -> Reason | None:
+    """Return why no blob of a link can be lazy, if its options say so."""
+    if inputs.scripts:
+        return Reason(ReasonKind.LINKER_SCRIPT, inputs.scripts[0])
+    for item in inputs.items:
+        if item.role is Role.UNKNOWN:
+            return Reason(ReasonKind.UNKNOWN_LINK_OPTION, item.words[0])
+    for item in inputs.linker:
+        if item.role is Role.UNKNOWN:
+            return Reason(ReasonKind.UNKNOWN_LINK_OPTION, " ".join(item.words))
+        if item.role is Role.REFUSE and (inputs.shared or item.name.lstrip("-") not in _OF_LIBRARIES):
+            return Reason(ReasonKind.LINK_OPTION, " ".join(item.words))
+    if linker_options.wrapped(inputs.linker) and _has_lto(inputs):
+        return Reason(ReasonKind.LINK_OPTION, "--wrap, of which LTO objects decide whether it holds for them")
+    return None
+
+
+def _has_lto(inputs: LinkInputs) -> bool:
+    members = (member for path in inputs.archives for _, member in elf.read_archive(path))
+    return any(found.is_lto for found in chain(map(elf.read_object, inputs.objects), members))
+
+
+def wrapping_launches(inputs: LinkInputs) -> dict[CompileCommand, Reason]:
+    """Return the blobs for which lazyck would wrap a function that the project wraps itself."""
+    wrapped = frozenset(linker_options.wrapped(inputs.linker))
+    both = {gpu.toolchain: wrapped.intersection(gpu.functions) for gpu in GPU_RUNTIMES}
+    return {
+        blob: Reason(ReasonKind.LINK_OPTION, f"--wrap={min(names)}")
+        for blob in inputs.blobs
+        if (names := both.get(blob.call.toolchain, frozenset()))
+    }
+
+
+def wrapping_unseen(
+    inputs: LinkInputs, defined: Iterable[str], library: elf.SharedSymbols, soname: str
+) -> Reason | None:
+    """Return why blobs cannot be lazy if their references are to be wrapped, and the function that
+    wraps or the one that is wrapped is among those `defined` in the link, but `library` does not
+    export it, or blobs use it by a private name."""
+    wrapped = linker_options.wrapped(inputs.linker)
+    names = frozenset(chain(wrapped, (linker_options.WRAPPER + symbol for symbol in wrapped)))
+    exported = (n for n in names if n in library.defined and private_name(n, soname) not in library.defined)
+    unseen = names.intersection(defined).difference(exported)
+    return Reason(ReasonKind.LINK_OPTION, f"--wrap, and {min(unseen)} is hidden") if unseen else None
+
+
+def repeated(inputs: LinkInputs) -> tuple[str, ...]:
+    """Return the words for the link of a blob that repeat what the link does."""
+    symbols = linker_options.wrapped(inputs.linker)
+    return tuple(word for symbol in symbols for word in ("-Xlinker", f"--wrap={symbol}"))
+
+
+def unwrapped(words: Iterable[str]) -> Mapping[str, str]:
+    """Map the symbols that the words of a link wrap to names by which they are reached in spite of
+    that."""
+    values = (w.removeprefix("-Wl,").split(",") if w.startswith("-Wl,") else [w] for w in words if w != "-Xlinker")
+    items = linker_options.split(part for parts in values for part in parts)
+    return {symbol: linker_options.WRAPPED + symbol for symbol in linker_options.wrapped(items)}

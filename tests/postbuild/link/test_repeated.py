@@ -1,0 +1,211 @@
+"""Tests that blobs' references are bound as the words of their link say, or blobs are eager."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import Lazyck
+from support.link_project import SHARED, Project, body
+
+from lazyck.postbuild.objects import linker_script
+from lazyck.postbuild.objects.offered import versioned_exports
+
+
+@pytest.fixture
+def project(lazyck: Lazyck, tmp_path: Path) -> Project:
+    return Project(lazyck, tmp_path)
+
+
+def dependency(project: Project, name: str, result: int, default: str, other: str = "") -> None:
+    """Make a library that defines `dep` with the version `default`, and another with `other`."""
+    (project.where / "ext").mkdir(exist_ok=True)
+    text = f"int now(int x) {{ return {result}; }}\n" + f'__asm__(".symver now,dep@@{default}");\n'
+    if other:
+        text += f'int old(int x) {{ return -1; }}\n__asm__(".symver old,dep@{other}");\n'
+    project.file(f"ext/{name}.c", text)
+    nodes = (f"{other} {{ }};\n" if other else "") + f"{default} {{ global: dep; local: *; }};\n"
+    project.file(f"ext/{name}.map", nodes)
+    argv = ["cc", "-shared", "-fPIC", f"-Wl,--version-script={name}.map,-soname,lib{name}.so", "-o", f"lib{name}.so"]
+    subprocess.run([*argv, f"{name}.c"], cwd=project.where / "ext", check=True)
+
+
+USES_DEP = 'extern "C" int dep(int);\n'
+WITH_EXT = f"{SHARED} -Lext -Wl,-rpath,$PWD/ext"
+
+
+def test_a_blob_refers_to_the_default_version_of_a_dependency_s_symbol(project: Project) -> None:
+    dependency(project, "dep", 2, "V2", other="V1")
+    project.write({1: USES_DEP + body(1, "dep(x)")}).build(f"{WITH_EXT} -ldep")
+    assert project.call(1, 3) == "2"
+    # Only what the library itself lacks comes from a dependency.
+    project.write({1: USES_DEP + body(1, "dep(x)")}, more='extern "C" int dep(int) { return 5; }').build(
+        f"{WITH_EXT} -ldep"
+    )
+    assert project.call(1, 3) == "5"
+
+
+def test_a_blob_refers_to_the_first_library_that_defines_a_symbol(project: Project) -> None:
+    dependency(project, "one", 1, "A1")
+    dependency(project, "two", 2, "B1")
+    project.write({1: USES_DEP + body(1, "dep(x)")})
+    assert project.build(f"{WITH_EXT} -lone -ltwo").call(1, 3) == "1"
+    assert project.build(f"{WITH_EXT} -ltwo -lone").call(1, 3) == "2"
+
+
+def test_what_a_dependency_offers_is_in_the_key(project: Project) -> None:
+    dependency(project, "dep", 1, "V1")
+    project.write({1: USES_DEP + body(1, "dep(x)")})
+    assert project.build(f"{WITH_EXT} -ldep").call(1, 3) == "1"
+    dependency(project, "dep", 2, "V2", other="V1")
+    assert project.build(f"{WITH_EXT} -ldep").call(1, 3) == "2"
+
+
+def test_a_blob_in_c_refers_to_the_mathematics_of_its_library(lazyck: Lazyck, tmp_path: Path) -> None:
+    libm = subprocess.run(["c++", "-print-file-name=libm.so.6"], capture_output=True, text=True).stdout.strip()
+    if not {"exp@@GLIBC_2.29", "exp@GLIBC_2.2.5"} <= {*versioned_exports(Path(libm))}:
+        pytest.skip("this libm has one version of exp")
+    (tmp_path / "blob").mkdir()
+    (tmp_path / "blob/k.c").write_text("double exp(double);\ndouble k(double x) { return exp(x); }\n")
+    (tmp_path / "main.cpp").write_text(
+        'extern "C" double k(double); extern "C" double call(double x) { return k(x); }\n'
+    )
+    script = "cc -fPIC -c blob/k.c -o k.o; c++ -fPIC -c main.cpp -o main.o; c++ -shared -o libk.so main.o k.o"
+    done = lazyck(
+        "build", "full", "--toolchain", "host", "--blobs", "*/blob/*", "--", "sh", "-ec", script, cwd=tmp_path
+    )
+    assert done.returncode == 0 and "1 lazy" in done.stderr, done.stderr
+    code = "import ctypes; c = ctypes.CDLL('./libk.so').call; c.argtypes = [ctypes.c_double]"
+    env = {**os.environ, "LD_DEBUG": "bindings"}
+    called = subprocess.run(
+        [sys.executable, "-c", f"{code}; c(1.0)"], cwd=tmp_path, capture_output=True, text=True, env=env
+    )
+    bound = [line for line in called.stderr.splitlines() if "`exp'" in line and "file /proc/" in line]
+    assert bound and all("[GLIBC_2.29]" in line for line in bound), called.stderr[-2000:]
+
+
+WRAPPER = 'extern "C" {} int __wrap_helping(int x) {{ return x + 1000; }}\n'
+HELPER = 'extern "C" int helping(int x) { return x; }\n'
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
+def test_calls_of_blobs_are_wrapped(project: Project, linker: str) -> None:
+    if shutil.which(f"ld.{linker}") is None:
+        pytest.skip(f"no ld.{linker}")
+    project.file("helping.cpp", HELPER)
+    uses = 'extern "C" int helping(int);\n' + body(1, "helping(x)")
+    real = 'extern "C" int __real_helping(int);\n' + body(2, "__real_helping(x)")
+    project.write({1: uses, 2: real}, more=WRAPPER.format("")).build(f"{SHARED} -fuse-ld={linker} -Wl,--wrap=helping")
+    assert "2 lazy" in project.report
+    assert project.calls((1, 3), (2, 3)) == ["1003", "3"]
+
+
+def test_calls_are_not_wrapped_by_what_blobs_cannot_reach(project: Project) -> None:
+    hidden = WRAPPER.format('__attribute__((visibility("hidden")))')
+    project.file("helping.cpp", HELPER)
+    project.write({1: 'extern "C" int helping(int);\n' + body(1, "helping(x)")}, more=hidden)
+    project.build(f"{SHARED} -Wl,--wrap,helping")
+    assert "__wrap_helping is hidden" in project.eager()[0]
+    assert project.call(1, 3) == "1003"
+
+
+def test_the_runtime_s_own_calls_are_not_wrapped(project: Project) -> None:
+    counting = (
+        "#include <cstdlib>\nstatic int calls;\n"
+        'extern "C" void __real_free(void*);\n'
+        'extern "C" void __wrap_free(void* at) { ++calls; __real_free(at); }\n'
+        "int count() { return calls; }\n"
+    )
+    uses = "#include <cstdlib>\nint count();\nstatic void* volatile at;\n" + body(
+        1, "(at = malloc(x), free(at), count())"
+    )
+    project.write({1: uses}, more=counting).build(f"{SHARED} -Wl,--wrap=free")
+    assert "1 lazy" in project.report
+    assert project.calls((1, 8), (1, 8)) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("-Wl,-Bsymbolic-functions", r"an option that holds within one library, .* \(-Bsymbolic-functions\)"),
+        ("-Wl,--defsym=a=run", r"an option that holds within one library, .* \(--defsym=a=run\)"),
+        ("-Wl,-z,initfirst", r"an option that holds within one library, .* \(-z initfirst\)"),
+        ("-Wl,--split-by-reloc=9", r"an option that lazyck does not know: .* \(--split-by-reloc=9\)"),
+        ("symbols.ld", r"a linker script that does more than name files: .* \(.*/symbols.ld\)"),
+    ],
+)
+def test_a_link_whose_words_are_not_repeated_has_eager_blobs(project: Project, words: str, reason: str) -> None:
+    project.file("symbols.ld", "other_run = run;\n")
+    project.write({1: body(1, "x + 1"), 2: body(2, "x")}).build(f"{SHARED} {words}")
+    (said,) = project.eager()
+    assert said.startswith("2 sources, each of which is linked with")
+    assert re.search(reason, said), said
+    assert project.call(1, 3) == "4"
+
+
+RESOLVER = """
+static int plain(int x) { return x + 1; }
+static int fast(int x) { return x + 2; }
+int twice_of(int);
+extern "C" int (*choose())(int) { return twice_of(1) > 5 ? fast : plain; }
+extern "C" int chosen(int) __attribute__((ifunc("choose")));
+extern "C" int call_chosen(int x) { return chosen(x); }
+"""
+
+
+def test_what_a_resolver_asks_is_eager(project: Project) -> None:
+    project.file("resolver.cpp", RESOLVER)
+    project.file("between.cpp", '#include "api.hpp"\nint twice_of(int x) { return twice<1>(x); }\n')
+    project.write({1: body(1, "x + 7"), 2: body(2, "x")}, calls=[2]).build(SHARED, "-fPIC -I. -O1 -fvisibility=hidden")
+    (said,) = project.eager()
+    assert "v1.cpp is asked by a resolver (IFUNC)" in said
+    assert "1 lazy" in project.report
+    assert project.call(2, 3) == "3"
+
+
+def test_a_script_in_place_of_a_library_is_followed(project: Project) -> None:
+    dependency(project, "real", 4, "V1")
+    project.file(
+        "ext/libdep.so", "/* as packages have it */\nOUTPUT_FORMAT(elf64-x86-64)\nINPUT(AS_NEEDED(libreal.so))"
+    )
+    project.write({1: USES_DEP + body(1, "dep(x)")}).build(f"{WITH_EXT} -ldep")
+    assert project.call(1, 3) == "4"
+
+
+def test_an_archive_is_taken_where_the_link_asks_for_archives(project: Project) -> None:
+    dependency(project, "dep", 1, "V1")
+    make = 'echo "int dep(int x) { return 6; }" > a.c; cc -fPIC -c a.c; ar rcs libdep.a a.o'
+    subprocess.run(["sh", "-ec", make], cwd=project.where / "ext", check=True)
+    project.write({1: USES_DEP + body(1, "dep(x)")}).build(f"{WITH_EXT} -Wl,-Bstatic -ldep -Wl,-Bdynamic")
+    assert project.call(1, 3) == "6"
+
+
+def test_linker_scripts_are_understood_whole_or_not_at_all() -> None:
+    glibc = (
+        b"/* GNU ld script\n*/\nOUTPUT_FORMAT(elf64-x86-64)\nGROUP ( /lib/libm.so.6  AS_NEEDED ( /lib/libmvec.so.1 ) )"
+    )
+    assert linker_script.parse(glibc) == linker_script.LinkerScript(("/lib/libm.so.6", "/lib/libmvec.so.1"), ())
+    more = linker_script.parse(b'SEARCH_DIR("/opt/a b"); INPUT("x y.o", -lz)')
+    assert more == linker_script.LinkerScript(("x y.o", "-lz"), ("/opt/a b",))
+    for text in (
+        b"INPUT(a.o) b = 1;",
+        b"SECTIONS { .x : { *(.x) } }",
+        b"EXTERN(f)",
+        b"",
+        b"int main() {}",
+        b"\x7fELF\0",
+    ):
+        assert linker_script.parse(text) is None
+
+
+@pytest.mark.parametrize("declared", ["int hook(int)", "__attribute__((weak)) int hook(int)"])
+def test_a_program_exports_what_only_blobs_use(project: Project, declared: str) -> None:
+    project.write({1: f'extern "C" {declared};\n' + body(1, "hook ? hook(x) : 0")})
+    project.build(f"{SHARED} -Wl,-soname,libx.so")
+    project.file("program.c", "int hook(int x) { return x + 40; } int run(int, int); int main() { return run(1, 2); }")
+    made = "cc -w program.c -o program -L. -lx -Wl,-rpath,$PWD && ./program"
+    done = subprocess.run(["sh", "-c", made], cwd=project.where, capture_output=True, text=True)
+    assert done.returncode == 42, done.stderr
