@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lazyck.postbuild import link_rules
 from lazyck.postbuild.archives import Archives, Members
 from lazyck.postbuild.cxx.mangled import is_of_the_standard_library, is_private, template_of
 from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
@@ -62,9 +63,14 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     if reasons := _reasons(given, facts, offers, owned, real, needed):
         return Plan(compile=reasons)
     objects = tuple(made for blob, made in facts.objects.items() if blob not in left_out)
-    shown = tuple(replace(p, private=p.private | facts.unexported.intersection(owned.lazy[p.blob])) for p in offers)
-    settled = Settled(owned, shown, objects, copies, unneeded - copies)
-    hidden = _own(real.hidden | taken.hidden | (facts.unexported & (real.defined | taken.defined)))
+    stubs = frozenset(s for symbols in owned.lazy.values() for s in symbols)
+    bound = link_rules.bound(given.context.inputs, together((real, taken)), stubs)
+    hides = {p.blob: p.private | facts.unexported.intersection(owned.lazy[p.blob]) for p in offers}
+    shown = tuple(replace(p, private=hides[p.blob] | bound.intersection(owned.lazy[p.blob])) for p in offers)
+    plain = bound.difference(*hides.values())
+    settled = Settled(owned, shown, objects, copies, unneeded - copies, plain)
+    within = bound | facts.unexported
+    hidden = _own(real.hidden | taken.hidden | (within & (real.defined | taken.defined)))
     ask, eager = _out_of_reach(given, facts, settled, real, hidden, needs)
     if ask or eager:
         return Plan(eager, ask)

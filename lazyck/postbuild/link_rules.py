@@ -12,13 +12,14 @@ from lazyck.abi import Role
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.inputs import LinkInputs
 from lazyck.postbuild.objects.reveal import private_name
+from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains import linker_options
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 
 # They say nothing in the link of a program, whose own definitions come first in any case.
-_OF_LIBRARIES = frozenset({"Bsymbolic", "Bsymbolic-functions", "Bsymbolic-non-weak-functions", "dynamic-list"})
+_OF_LIBRARIES = frozenset({"dynamic-list"})
 
 
 def unrepeated(inputs: LinkInputs) -> Reason | None:
@@ -65,6 +66,17 @@ def wrapping_unseen(
     exported = (n for n in names if n in library.defined and private_name(n, soname) not in library.defined)
     unseen = names.intersection(defined).difference(exported)
     return Reason(ReasonKind.LINK_OPTION, f"--wrap, and {min(unseen)} is hidden") if unseen else None
+
+
+def bound(inputs: LinkInputs, names: SymbolNames, stubs: frozenset[str]) -> frozenset[str]:
+    """Return those of the `names` of objects, and of `stubs`, that references within
+    the library are bound to, whatever the loader finds before (`-Bsymbolic` and its kind)."""
+    options = frozenset(item.name.lstrip("-") for item in inputs.linker) if inputs.shared else frozenset[str]()
+    if linker_options.BINDS_ALL in options:
+        return names.defined | stubs
+    if linker_options.BINDS_FUNCTIONS in options:
+        return names.functions | stubs
+    return (names.functions & names.strong) | stubs if linker_options.BINDS_STRONG in options else frozenset()
 
 
 def repeated(inputs: LinkInputs) -> tuple[str, ...]:

@@ -80,9 +80,11 @@ _KEYWORDS = (
 )
 # What the link of a blob repeats.
 WRAP, WRAPPER, WRAPPED = "wrap", "__wrap_", "__real_"  # `f` becomes `__wrap_f`, and `__real_f` becomes `f`
+# References within the library are bound to it.
+BINDS_ALL, BINDS_FUNCTIONS, BINDS_STRONG = "Bsymbolic", "Bsymbolic-functions", "Bsymbolic-non-weak-functions"
 # References within the library are bound to it, or to something else than their name says.
 _OF_ONE_LIBRARY = (
-    "Bsymbolic Bsymbolic-functions Bsymbolic-non-weak-functions Bsymbolic-non-weak Bgroup dynamic-list-data "
+    "Bsymbolic-non-weak Bgroup dynamic-list-data "
     "dynamic-list-cpp-new dynamic-list-cpp-typeinfo copy-dt-needed-entries add-needed default-symver "
     "default-imported-symver weak-unresolved-symbols no-gnu-unique gnu-unique ignore-data-address-equality "
     "ignore-function-address-equality"
@@ -120,6 +122,7 @@ TABLE = OptionTable(
         (S, Role.FLAG, "-z", ""),
         *_keywords(Role.FLAG, _KEYWORDS),
         *_valued(Role.WORDS, WRAP),
+        (E, Role.WORDS, _dashed(f"{BINDS_ALL} {BINDS_FUNCTIONS} {BINDS_STRONG}"), ""),
         (E, Role.REFUSE, f"{_dashed(_OF_ONE_LIBRARY)} {_dashed('icf=all')}", ""),
         *_valued(Role.REFUSE, _OF_ONE_LIBRARY_VALUED),
         (S, Role.REFUSE, "-F -T -f", ""),

@@ -440,7 +440,7 @@ def test_a_word_for_a_linker_is_known_whole_or_not_at_all() -> None:
     assert [(i.name, i.role.name) for i in items] == [
         ("-soname", "FLAG"), ("--soname", "FLAG"), ("-z now", "FLAG"), ("-z now", "FLAG"), ("-z nowhere", "UNKNOWN"),
         ("-z max-page-size=9", "FLAG"), ("--no-such", "UNKNOWN"), ("--wrap", "WORDS"), ("-wrap", "WORDS"),
-        ("-Bsymbolic", "REFUSE"), ("", "FLAG"),
+        ("-Bsymbolic", "WORDS"), ("", "FLAG"),
     ]  # fmt: skip
     assert linker_options.wrapped(items) == ("f", "g")
 

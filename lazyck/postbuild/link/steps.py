@@ -241,7 +241,15 @@ def write(
         names = made.manifest.functions
         device, aliases = len(made.manifest.symbols) - len(names), aliases_of(settled, names)
         text = render_stubs(
-            names, "manifest", machine, aliases, tag=context.tag, device_symbols=device, wrapped=wrapped, used=used
+            names,
+            "manifest",
+            machine,
+            aliases,
+            tag=context.tag,
+            exported=settled.bound,
+            device_symbols=device,
+            wrapped=wrapped,
+            used=used,
         )
         text += cudart.render_table(runtime) if runtime else ""
     else:

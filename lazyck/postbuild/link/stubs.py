@@ -29,6 +29,7 @@ def render_stubs(
     aliases: Mapping[str, str] = MappingProxyType({}),
     *,
     tag: str = "",
+    exported: Container[str] = (),
     device_symbols: int = 0,
     wrapped: Sequence[str] = (),
     used: Sequence[str] = (),
@@ -41,9 +42,9 @@ def render_stubs(
     does for a library that was linked ahead of time.
 
     A private name (see reveal.py), which is made with the library's `tag`, stands beside the plain
-    one, which is hidden. `manifest_file` is embedded by `.incbin` when the text is assembled.
-    Raises `BuildError` for a machine (default: this one) without a renderer, and for a name that no
-    assembler line can hold.
+    one, which is hidden unless it is `exported`. `manifest_file` is embedded by `.incbin` when the
+    text is assembled. Raises `BuildError` for a machine (default: this one) without a renderer, and
+    for a name that no assembler line can hold.
     """
     machine = machine or platform.machine()
     machine_code = MACHINES.get(machine)
@@ -54,7 +55,10 @@ def render_stubs(
     for alias, target in ((_quote(a), _quote(t)) for a, t in aliases.items()):
         code += [f" .globl {alias}", f" .set {alias},{target}"]
     for plain, private in ((_quote(plain_name(s)), _quote(elf_name(s, tag))) for s in symbols if plain_name(s) != s):
-        code += [f" .hidden {plain}", f" .globl {private}", f" .type {private},@function", f" .set {private},{plain}"]
+        code += [f" .globl {private}", f" .type {private},@function", f" .set {private},{plain}"]
+    code += [
+        f" .hidden {_quote(plain_name(s))}" for s in symbols if plain_name(s) != s and plain_name(s) not in exported
+    ]
     slots = len(symbols) + device_symbols
     code += [*render_wrappers(wrapped, slots, machine_code), *_render_slots(len(symbols), device_symbols)]
     code += [f" .weak {_quote(name)}\n .quad {_quote(name)}" for name in used]

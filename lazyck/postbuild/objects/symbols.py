@@ -23,6 +23,7 @@ class SymbolNames:
     strong: frozenset[str] = frozenset()  # those of `defined` that are neither weak nor merged
     hidden: frozenset[str] = frozenset()  # those of `defined` that only their library sees; none of LTO's
     asked_for: frozenset[str] = frozenset()  # those of `undefined` that are not only weak
+    functions: frozenset[str] = frozenset()  # those of `defined` that are no data
     has_startup: bool = False  # has code that runs at load
     resolved: frozenset[str] = frozenset()  # functions whose code a resolver chooses while the loader relocates (IFUNC)
 
@@ -120,6 +121,7 @@ def _names(found: elf.ObjectSymbols) -> SymbolNames:
         strong,
         found.hidden,
         found.asked_for,
+        found.functions,
         found.has_startup,
         found.resolved,
     )
@@ -144,4 +146,7 @@ def parse_nm(text: str) -> SymbolNames:
     asked_for = frozenset(name for name, kind in kinds if kind == "U")
     resolved = frozenset(name for name, kind in kinds if kind == "i")
     # There may be code that runs at load.
-    return SymbolNames(defined, undefined, strong, asked_for=asked_for, has_startup=True, resolved=resolved)
+    functions = frozenset(name for name, kind in kinds if kind in "TWi") & defined
+    return SymbolNames(
+        defined, undefined, strong, asked_for=asked_for, functions=functions, has_startup=True, resolved=resolved
+    )

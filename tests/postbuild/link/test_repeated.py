@@ -130,7 +130,6 @@ def test_the_runtime_s_own_calls_are_not_wrapped(project: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("-Wl,-Bsymbolic-functions", r"an option that holds within one library, .* \(-Bsymbolic-functions\)"),
         ("-Wl,--defsym=a=run", r"an option that holds within one library, .* \(--defsym=a=run\)"),
         ("-Wl,-z,initfirst", r"an option that holds within one library, .* \(-z initfirst\)"),
         ("-Wl,--split-by-reloc=9", r"an option that lazyck does not know: .* \(--split-by-reloc=9\)"),
@@ -144,6 +143,31 @@ def test_a_link_whose_words_are_not_repeated_has_eager_blobs(project: Project, w
     assert said.startswith("2 sources, each of which is linked with")
     assert re.search(reason, said), said
     assert project.call(1, 3) == "4"
+
+
+MAIN_OF_BOUND = """
+#include <cstdio>
+template <int N> int twice(int x);
+int helper(int x) { return x * 1000; }
+template <> int twice<2>(int x) { return x * 1000; }
+int level = 1000;
+extern "C" int run(int n, int x);
+int main() { std::printf("%d\\n", run(1, 3)); }
+"""
+
+
+@pytest.mark.parametrize("option", ["-Bsymbolic", "-Bsymbolic-functions"])
+def test_what_a_link_binds_to_its_library_its_blobs_find_there(project: Project, option: str) -> None:
+    """The program has functions and a variable of the same names."""
+    more = "int helper(int x) { return x * 7; }\nint level = 5;\n"
+    project.write({1: body(1, "helper(x) + twice<2>(x) + level"), 2: body(2, "x * 2")}, more=more)
+    project.file("main.cc", MAIN_OF_BOUND)
+    link = f"{SHARED} -Wl,{option}; c++ -rdynamic main.cc -o main -L. -lx -Wl,-rpath,$PWD"
+    project.build(link)
+    assert "2 lazy with 2 symbols, 0 eager" in project.report, project.report
+    shown = subprocess.run([project.where / "main"], capture_output=True, text=True)
+    level = 5 if option == "-Bsymbolic" else 1000
+    assert shown.stdout == f"{3 * 7 + 3 * 2 + level}\n", shown.stderr
 
 
 RESOLVER = """
