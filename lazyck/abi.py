@@ -21,6 +21,8 @@ SYMBOL_SLOT_COUNT = "lazyck_slot_count"
 SYMBOL_MANIFEST = "lazyck_manifest"
 SYMBOL_MANIFEST_END = "lazyck_manifest_end"
 SYMBOL_TRAMPOLINE = "lazyck_trampoline"
+# Each lazy library exports this one. By it, the runtime learns how the program loaded the library.
+SYMBOL_MARK = "lazyck.library"
 # What a library hides ahead of time, its blobs use by a private name, in place of which no other
 # can be bound: this lead, and a digest of the symbol and the library's tag.
 PRIVATE_LEAD = "lazyck."
@@ -70,7 +72,7 @@ CCBIN_OPTIONS, CCBIN_VARIABLE = "-ccbin --compiler-bindir", "NVCC_CCBIN"
 
 # -- versions --------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
-MANIFEST_VERSION = 8
+MANIFEST_VERSION = 9
 # The columns of a manifest's header, behind the magic, and of the rows of its tables, in order.
 # formats/manifest.py has the grammar, and says what each column means.
 MANIFEST_HEADER = {
@@ -78,7 +80,7 @@ MANIFEST_HEADER = {
     "blobs": "u32", "symbols": "u32", "recipes": "u32", "words": "u32",
     "blobs_at": "u32", "symbols_at": "u32", "recipes_at": "u32", "lists_at": "u32",
     "strings_at": "u32", "strings_size": "u32",
-    "library": "S", "soname": "S", "cache_name": "S", "root": "S", "archs": "L", "eager": "P", "creator": "S",
+    "library": "S", "file_name": "S", "cache_name": "S", "root": "S", "archs": "L", "eager": "P", "creator": "S",
     "digest": "S", "machine": "S", "private_names": "L", "private_tag": "S", "contents": "S",
 }  # fmt: skip
 MANIFEST_BLOB = {
@@ -274,8 +276,6 @@ PH_SOURCE = PH + "S"  # the blob's source
 PH_OUTPUT = PH + "O"  # file that the step writes
 PH_INPUT = PH + "I"  # object that the link step reads
 PH_ROOT = PH + "R"  # bundle root, no trailing slash
-PH_LIBRARY = PH + "L"  # path of the lazy library itself
-PH_SONAME = PH + "D"  # soname of the lazy library
 PH_TOOLCHAIN = PH + "T"  # toolchain home, no trailing slash
 PH_KERNEL = PH + "K"  # the line that describes the kernel that is wanted
 PH_NAME = PH + "N"  # 16 hexadecimal digits, made of the library's and the blob's name

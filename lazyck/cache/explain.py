@@ -26,7 +26,7 @@ _IN_BUNDLE = f"(?:/|{abi.BUNDLE_LINK})"
 _STANDS_FOR = {
     abi.PH_SOURCE: f"{_IN_BUNDLE}.*", abi.PH_ROOT: f"{_IN_BUNDLE}.*",
     abi.PH_OUTPUT: r"[^/]*\.s?o", abi.PH_INPUT: r"[^/]*\.o",
-    abi.PH_LIBRARY: ".*", abi.PH_TOOLCHAIN: "/.*", abi.PH_KERNEL: "(?s:.*)",
+    abi.PH_TOOLCHAIN: "/.*", abi.PH_KERNEL: "(?s:.*)",
     abi.PH_NAME: "[0-9a-f]{16}",
 }  # fmt: skip
 _PLACEHOLDERS = re.compile("(" + "|".join(map(re.escape, _STANDS_FOR)) + ")")

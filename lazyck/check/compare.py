@@ -57,7 +57,6 @@ BY_DESIGN = {
     ),
     "member-kept": "of an archive's member that a lazy blob may need; ahead of time nothing does",
     "needed-runtime": "needed by lazyck's runtime, which is in C++ (DT_NEEDED)",
-    "soname": "a name that the lazy library gives itself, since blobs must find it by one",
 }
 
 # Symbols that linkers define, and export if a needed library mentions them.
@@ -282,10 +281,7 @@ def _dynamic(ahead: Offered, lazy: Lazy) -> Iterator[Difference]:
     for tag in sorted(ahead.entries.keys() | lazily.entries.keys()):
         before, after = ahead.entries.get(tag), lazily.entries.get(tag)
         if before != after:
-            kind = "soname" if tag == "SONAME" and before is None and lazy.shared else "entry"
-            yield Difference(
-                kind, after or "" if kind == "soname" else f"DT_{tag}", "", before or "none", after or "none"
-            )
+            yield Difference("entry", f"DT_{tag}", "", before or "none", after or "none")
     for tag in sorted(ahead.code - lazily.code):
         yield Difference("code", f"DT_{tag}")
     for one, kind in ((ahead.flags ^ lazily.flags, "flag"), (ahead.versions ^ lazily.versions, "version-name")):

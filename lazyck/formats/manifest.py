@@ -32,7 +32,7 @@ is compiled whole. Otherwise it is a digest of everything that the key of a part
 the blob's own digest, and the recipes are those of the host unit and of the device code.
 
 History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6: units. 7: programs
-and headers. 8: cpu.
+and headers. 8: cpu. 9: file_name in place of the soname, private_tag.
 """
 
 import os
@@ -129,7 +129,7 @@ class BlobRecord:
 @dataclass(frozen=True)
 class Manifest:
     library: str
-    soname: str
+    file_name: str  # as it was linked; empty for an executable
     cache_name: str
     root: str
     archs: tuple[str, ...]
@@ -151,7 +151,7 @@ class Manifest:
     @property
     def shelf(self) -> str:
         """The name under which a cache keeps the entries of the library's blobs."""
-        return self.library if self.soname else abi.PROGRAMS
+        return self.library if self.file_name else abi.PROGRAMS
 
     @property
     def symbols(self) -> list[tuple[str, int]]:

@@ -25,7 +25,7 @@ from lazyck.postbuild.state import commit, staging
 from lazyck.toolchains.base import Toolchain
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 
-KEY_VERSION = "4"
+KEY_VERSION = "5"
 CONTENTS_VERSION = b"lazyck contents 1"
 _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 
@@ -46,18 +46,11 @@ def make_recipe(
     toolchain: Toolchain,
     compiler_is: Identity,
     link: LinkCommand,
-    soname: str,
     paths: BundlePaths,
     runtime: str = "",
     linked: Sequence[str] = (),
 ) -> Recipe:
     """Return how `blob` and all others with its base words are compiled at run time.
-
-    `soname` is that of the library, or empty if the link makes an executable. A blob names its
-    library as an auxiliary filter, so the loader resolves each of the blob's references there
-    first, before the blob's own definitions. So each function has one address and each variable
-    exists once, as in a library that was linked ahead of time. For an executable this needs no
-    word: the loader looks there before all else.
 
     `runtime` is the place in the bundle of an object by which the blob reaches a GPU runtime within
     the library, or the library's wrappers of one. It is empty if there is no such object. `linked`
@@ -75,10 +68,6 @@ def make_recipe(
         abi.PH_OUTPUT,
     ]
     raw_link = toolchain.link_words(base, link)
-    if soname:
-        raw_link = (*raw_link, "-Xlinker", f"--auxiliary={abi.PH_SONAME}")
-    else:
-        raw_link = tuple(w for w in raw_link if abi.PH_LIBRARY not in w)
     link_words = [*compiler, *map_paths(raw_link[blob.call.prefix :], blob.call.cwd, toolchain, paths)]
     if runtime:
         link_words.insert(link_words.index(abi.PH_INPUT) + 1, f"{abi.PH_ROOT}/{runtime}")
@@ -159,9 +148,9 @@ def blob_digest(recipe: Recipe, name: str, library: tuple[str, ...], source: str
     """Return the build-time part of a blob's key: everything that its compilation reads except
     arch, toolchain and salt.
 
-    `library` is the soname and the machine of the library (nodes of two machines may share a cache)
-    and the private names of the blob's functions. The library's `name` does not count: programs
-    share entries.
+    `library` is the machine of the library (nodes of two machines may share a cache) and the
+    private names of the blob's functions. The library's `name` does not count: programs share
+    entries, and so do copies of a library under other names.
     """
     words = [w for part in (recipe.compile, recipe.link, recipe.arch_flags) for w in (*part, "")]
     words += [w for pair in recipe.env for w in pair]

@@ -52,11 +52,12 @@ class PrivateNames:
         self.offered, self.tag = offered, tag
         self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
         every = frozenset(offered).union(*self._own.values())
+        self._exist = bool(every)
         self._named = mentions.digests(every, self._own)
 
     def key(self, blob: CompileCommand) -> tuple[str, ...]:
         """Return what stands in a key for the private names that the object of `blob` may have."""
-        return self.tag, *sorted(self._own[blob]), self._named[blob]
+        return (self.tag, *sorted(self._own[blob]), self._named[blob]) if self._exist else ()
 
 
 def describe(
@@ -75,7 +76,6 @@ def describe(
     source reads. By the object `bridge` blobs reach a built-in GPU runtime, or wrappers of one.
     `versions` are the library's exports under versions. Blobs are linked against `stand_ins`."""
     lazy, owned, options, machine = settled.lazy, settled.owned, context.options, context.inputs.machine
-    soname = context.soname(owned)
     every = [*lazy, *units.values()]
     paths = paths_by_toolchain(every, context.name, options)
     reached = Reached(every, paths)
@@ -100,7 +100,7 @@ def describe(
     words = repeated(context.inputs)
     if against:
         words += ("-Xlinker", "--no-as-needed", *(f"{abi.PH_ROOT}/{place}" for place in against))
-    recipes = Recipes(context, soname, paths, headers, runtime, place, words)
+    recipes = Recipes(context, paths, headers, runtime, place, words)
     prefix = next(iter(paths.values())).prefix if paths else "/"
     names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
     rows: list[tuple[Probed, BlobRecord]] = []
@@ -114,7 +114,7 @@ def describe(
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
     for p, name, source in zip(lazy, names, sources, strict=False):
         chain = recipes.chain(p.blob)
-        key = key_of(p, chain[0], soname, machine, *private.key(p.blob), *linked)
+        key = key_of(p, chain[0], machine, *private.key(p.blob), *linked)
         symbols = tuple(s + abi.PRIVATE_MARK if s in p.private else s for s in owned.lazy[p.blob])
         apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
         rows.append((p, BlobRecord(name, source, recipes.index(chain), key, symbols, units=apart)))
@@ -137,7 +137,7 @@ def describe(
     blobs = (*(record for _, record in rows), *parts)
     made = Manifest(
         library=context.name,
-        soname=soname,
+        file_name=os.path.basename(context.link.output) if context.inputs.shared else "",
         cache_name=options.name,
         root=options.root or ("" if options.beside else str(context.final / "bundle")),
         archs=options.archs or archs_of(every, options, environment()),
@@ -228,14 +228,13 @@ class Recipes:
     def __init__(
         self,
         context: LinkContext,
-        soname: str,
         paths: Mapping[str, BundlePaths],
         headers: Mapping[str, str],
         runtime: str,
         program: str,
         linked: tuple[str, ...],
     ) -> None:
-        self._context, self._soname, self._paths, self._runtime = context, soname, paths, runtime
+        self._context, self._paths, self._runtime = context, paths, runtime
         self._headers, self._program, self._linked = headers, program, linked
         self._made: dict[tuple[object, ...], tuple[Recipe, ...]] = {}
         self._index: dict[tuple[Recipe, ...], int] = {}
@@ -260,7 +259,7 @@ class Recipes:
             identity = bundle.Identity(name, programs, self._headers[toolchain.name])
 
             def made(words: Sequence[str], cpu: str) -> Recipe:
-                of_link = (self._context.link, self._soname, where, self._runtime, self._linked)
+                of_link = (self._context.link, where, self._runtime, self._linked)
                 return replace(bundle.make_recipe(blob, words, toolchain, identity, *of_link), cpu=cpu)
 
             levels = self._lesser(blob) if needs_cpu else {}

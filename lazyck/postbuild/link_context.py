@@ -9,8 +9,7 @@ from pathlib import Path
 from lazyck.files import digest, encode
 from lazyck.postbuild.build_options import BuildOptions
 from lazyck.postbuild.bundle_paths import BundlePaths
-from lazyck.postbuild.objects.inputs import LinkInputs, chosen_soname, library_name
-from lazyck.postbuild.ownership import Ownership
+from lazyck.postbuild.objects.inputs import LinkInputs, library_name
 from lazyck.postbuild.probe_cache import ProbeCache
 from lazyck.toolchains.command import LinkCommand
 
@@ -50,8 +49,3 @@ class LinkContext:
         place = os.path.relpath(self.link.output, self.link.call.cwd)
         place = "" if place.startswith(os.pardir) else place  # such as a directory of a random name
         return digest(*map(encode, (self.name, self.inputs.soname, place)))[:8]
-
-    def soname(self, owned: Ownership) -> str:
-        """Return the soname of the library, or an empty string for an executable."""
-        symbols = (s for each in owned.lazy.values() for s in each)
-        return (self.inputs.soname or chosen_soname(self.link, symbols)) if self.inputs.shared else ""

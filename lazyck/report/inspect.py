@@ -23,8 +23,6 @@ _SHOWN = {
     abi.PH_OUTPUT: "{output}",
     abi.PH_INPUT: "{object}",
     abi.PH_ROOT: "{root}",
-    abi.PH_LIBRARY: "{library}",
-    abi.PH_SONAME: "{soname}",
     abi.PH_TOOLCHAIN: "{toolchain}",
     abi.PH_KERNEL: "{kernel}",
     abi.PH_NAME: "{name}",
@@ -73,7 +71,7 @@ def render_summary(m: Manifest, files: Files) -> str:
     eager = eager_of(m)
     sources, kernels = sum(b.is_whole for b in m.blobs), sum(b.is_kernel for b in m.blobs)
     rows = [
-        ("library", f"{m.library} (soname {m.soname or '-'}), {files.path}, {show_size(files.size)}"),
+        ("library", f"{m.library}, {files.path}, {show_size(files.size)}"),
         ("machine", m.machine or "-"),
         ("archs", " ".join(m.archs) or "-"),
         ("blobs", f"{len(lazy)} lazy with {counted(len(m.functions), 'symbol')}, {len(eager)} eager"),

@@ -313,10 +313,6 @@ class CudaToolchain(Toolchain):
             "-Xlinker",
             "--no-as-needed",
             *runtime,
-            # The library is given to the linker, since nvcc refuses files with unknown suffixes
-            # (libx.so.1). It is one word, so that it can be left out if the blob belongs to a
-            # program.
-            f"-Xlinker={abi.PH_LIBRARY}",
         )
 
     def programs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ class GnuToolchain(Toolchain):
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
         kept = own_library_items(i for i in self.table.split(base[1:]) if not _is_for_compiling_only(i))
         own = ("-fPIC", "-shared", *self._link_flags(base), "-o", abi.PH_OUTPUT, abi.PH_INPUT)
-        return (base[0], *join(kept), *own, "-Wl,--no-as-needed", abi.PH_LIBRARY)
+        return (base[0], *join(kept), *own)
 
     def _link_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         return ()

@@ -70,7 +70,7 @@ TEST_CASE("a whole entry is ready, with its functions in the order that was aske
     CHECK(found.entry.functions[1].value == elf.find_function("second")->value);
     CHECK(!found.entry.functions[0].is_ifunc);
     CHECK(one.look({"chosen"}).entry.functions[0].is_ifunc);
-    CHECK(!found.entry.has_header_state);
+    CHECK(found.entry.header_state == HeaderState::none);
     CHECK(found.entry.file->size() == image.size() + 64);
     CHECK(damage_in(one) == "");
 }
@@ -237,13 +237,13 @@ TEST_CASE("libraries with either kind of hash table are read") {
         CAPTURE(name);
         OneEntry one(name);
         CHECK(one.look().state == EntryState::ready);
-        CHECK(!one.look().entry.has_header_state);
+        CHECK(one.look().entry.header_state == HeaderState::none);
         CHECK(has(message_of([&] { one.look({"hidden"}); }), "does not define"));
     }
     for (const char* name : {"state.so", "state-sysv.so"}) {
         CAPTURE(name);
         OneEntry one(name);
-        CHECK(one.look({"_Z4keepv"}).entry.has_header_state);
+        CHECK(one.look({"_Z4keepv"}).entry.header_state == HeaderState::unique);
     }
 }
 
@@ -260,7 +260,7 @@ TEST_CASE("a note of an entry found whole spares reading it again, until the fil
     REQUIRE(second.state == EntryState::ready);
     CHECK(second.entry.functions[0].value == first.entry.functions[0].value);
     CHECK(second.entry.functions[0].is_ifunc == first.entry.functions[0].is_ifunc);
-    CHECK(second.entry.has_header_state);
+    CHECK(second.entry.header_state == HeaderState::unique);
     // What the note says is taken: this one has other rows, under the right digest.
     struct stat st = {};
     REQUIRE(stat(one.path.c_str(), &st) == 0);
@@ -273,11 +273,11 @@ TEST_CASE("a note of an entry found whole spares reading it again, until the fil
     EntryLookup told = one.look(symbols);
     CHECK(told.entry.functions[0].value == 7);
     CHECK(told.entry.functions[0].is_ifunc);
-    CHECK(!told.entry.has_header_state);
+    CHECK(told.entry.header_state == HeaderState::none);
     note_of(8, 0, 1);
     told = one.look(symbols);
     CHECK(!told.entry.functions[0].is_ifunc);
-    CHECK(told.entry.has_header_state);
+    CHECK(told.entry.header_state == HeaderState::shared);
     // A note with a changed byte, for other symbols, of another length or that others can write is
     // not.
     const std::string note = unit::read_file_of(one.note);

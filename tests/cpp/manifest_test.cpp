@@ -41,8 +41,8 @@ std::uint32_t number_in_file(const std::string& text, std::size_t at) {
 
 // Reads everything that a manifest tells.
 void read_all(const ManifestView& view) {
-    for (const char* text :
-         {view.library(), view.soname(), view.cache_name(), view.shelf(), view.root(), view.contents(), view.digest()})
+    for (const char* text : {view.library(), view.file_name(), view.cache_name(), view.shelf(), view.root(),
+                             view.contents(), view.digest()})
         static_cast<void>(std::strlen(text));
     view.archs();
     view.private_names();
@@ -75,7 +75,7 @@ TEST_CASE("a manifest is read as Python wrote it") {
     CHECK(view.blob_count() == 3);
     CHECK(view.symbol_count() == 4);
     CHECK(std::string(view.library()) == "demo");
-    CHECK(std::string(view.soname()) == "libdemo.so");
+    CHECK(std::string(view.file_name()) == "libdemo.so");
     CHECK(std::string(view.cache_name()) == "shelf");
     CHECK(std::string(view.shelf()) == "demo");
     CHECK(std::string(view.root()) == "/baked");
@@ -133,7 +133,7 @@ TEST_CASE("a view of no manifest has no blobs") {
     CHECK(view.private_names().empty());
 }
 
-TEST_CASE("the manifest of a program has no soname, and programs share a shelf") {
+TEST_CASE("the manifest of a program has no file name, and programs share a shelf") {
     const TightCopy copy(made_file("empty-manifest"));
     CHECK(std::string(copy.view().shelf()) == LAZYCK_PROGRAMS);
     CHECK(copy.view().machine() == own_machine());

@@ -21,7 +21,7 @@ class OneStore {
     OneStore() : bytes(made_file("manifest")), manifest(bytes.data(), bytes.size(), "here") {
         config.cache_dir = scratch / "cache";
         config.jobs = 1;
-        store = std::make_unique<Store>(config, LibraryPaths{scratch / "libdemo.so", {}, ""});
+        store = std::make_unique<Store>(config, LibraryPaths{scratch / "libdemo.so", {}});
     }
     // Puts the entry of a blob where another process would publish it.
     void publish_entry(std::uint32_t blob, const char* library) {

@@ -72,13 +72,13 @@ def version(tmp_path: Path, objects_dir: Path) -> Build:
     """Return a function that builds version `number` of a library, whose `add` returns the sum plus
     `number`."""
 
-    def build(number: int, name: str = "demo", links_library: bool = True) -> LazyLibrary:
+    def build(number: int, name: str = "demo") -> LazyLibrary:
         directory = tmp_path / f"version-{number}"
         directory.mkdir()
         blobs = {**BLOBS, "add": f'#include "demo.h"\nint add(int a, int b) {{ return a + b + {number}; }}\n'}
         return build_lazy_library(
             directory, objects_dir, blobs, MAIN,
-            header=HEADER, symbols=SYMBOLS, name=name, links_library=links_library,
+            header=HEADER, symbols=SYMBOLS, name=name,
         )  # fmt: skip
 
     return build
@@ -118,10 +118,7 @@ def run_program(lib: LazyLibrary, source: str, *words: Path) -> str:
 
 @pytest.mark.parametrize("names", [("demo1", "demo2"), ("demo", "demo")])
 def test_two_versions_of_a_library_in_one_process(version: Build, names: tuple[str, str]) -> None:
-    # Two versions can have one soname only if there are no links back into the library:
-    # docs/limits.md.
-    back = names[0] != names[1]
-    one, two = (version(n + 1, name, links_library=back) for n, name in enumerate(names))
+    one, two = (version(n + 1, name) for n, name in enumerate(names))
     source = r"""
     int main(int, char** argv) {
         void *one = open(argv[1]), *two = open(argv[2]);
@@ -133,10 +130,9 @@ def test_two_versions_of_a_library_in_one_process(version: Build, names: tuple[s
     assert (one.compiles(), two.compiles()) == (1, 1)
 
 
-@pytest.mark.parametrize("links_library", [True, False])
 @pytest.mark.parametrize("is_cold", [True, False])
-def test_library_that_is_unloaded_and_loaded_again(version: Build, links_library: bool, is_cold: bool) -> None:
-    lib = version(1, links_library=links_library)
+def test_library_that_is_unloaded_and_loaded_again(version: Build, is_cold: bool) -> None:
+    lib = version(1)
     source = r"""
     int main(int, char** argv) {
         for (int i = 0; i < 5; ++i) {
@@ -149,8 +145,7 @@ def test_library_that_is_unloaded_and_loaded_again(version: Build, links_library
     """
     if not is_cold:
         run_program(lib, source, lib.library)
-    # A loaded blob that may call back into its library keeps it in memory.
-    assert run_program(lib, source, lib.library) == 5 * f"9 9 0 {int(links_library)}\n"
+    assert run_program(lib, source, lib.library) == 5 * "9 9 0 0\n"
     assert lib.compiles() == 1
 
 

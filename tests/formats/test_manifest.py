@@ -30,7 +30,7 @@ RECIPE = Recipe(
 )
 MANIFEST = Manifest(
     library="libx",
-    soname="libx.so.1",
+    file_name="libx.so.1",
     cache_name="lazyck",
     root=ODD,
     archs=("gfx942", "gfx950"),
@@ -92,10 +92,10 @@ def test_other_bytes_are_no_record() -> None:
 def test_the_bytes_of_a_version_stay_as_they_are() -> None:
     # Libraries that were built with this version of the format are read for ever. Another layout
     # needs another version.
-    full = replace(MANIFEST, machine="x86_64", private_names=("p.lazyck.1",), contents="12" * 32)
+    full = replace(MANIFEST, machine="x86_64", private_names=("lazyck.1",), private_tag="t", contents="12" * 32)
     parts = replace(MANIFEST.blobs[0], kernel="one\t*\t\t\t", units=UnitRecipes("fe", 1, 0))
     data = encode(replace(full, blobs=(parts, *MANIFEST.blobs[1:])))
-    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (8, "b8964244c6544477")
+    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (9, "a7996a9924d6d3a1")
 
 
 # -- a lazy library's manifest, field by field -----------------------------------------------------
@@ -109,7 +109,8 @@ FULL = replace(
         BlobRecord("four", "libx/tree/one.cpp", 0, "01" * 32, ("image",), kernel="one\t* 4"),
     ),
     machine="aarch64",
-    private_names=("_Z6hiddenv", "other"),
+    private_names=("lazyck.1", "lazyck.2"),
+    private_tag="tag",
     contents="23" * 32,
 )
 
@@ -125,7 +126,7 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     version, size, blobs, symbols, recipes, words = struct.unpack_from("<6I", data, 8)
     assert (version, size, blobs, symbols, recipes) == (abi.MANIFEST_VERSION, len(data), 4, 5, 2)
     blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size = struct.unpack_from("<6I", data, 32)
-    assert blobs_at == 100
+    assert blobs_at == 104
     assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 44)
     assert (strings_at - lists_at, strings_at + strings_size) == (4 * words, len(data))
 
@@ -137,12 +138,12 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
         begin = lists_at + 4 * struct.unpack_from("<I", data, at)[0]
         return [string(begin + 4 + 4 * i) for i in range(struct.unpack_from("<I", data, begin)[0])]
 
-    header = [string(56 + 4 * i) for i in (0, 1, 2, 3, 6, 7, 8, 10)]
-    assert header == ["libx", "libx.so.1", "lazyck", ODD, "lazyck test", "ef", "aarch64", "23" * 32]
+    header = [string(56 + 4 * i) for i in (0, 1, 2, 3, 6, 7, 8, 10, 11)]
+    assert header == ["libx", "libx.so.1", "lazyck", ODD, "lazyck test", "ef", "aarch64", "tag", "23" * 32]
     assert [strings(56 + 4 * i) for i in (4, 5, 9)] == [
         ["gfx942", "gfx950"],
         ["three.cpp", "DATA\tx"],
-        ["_Z6hiddenv", "other"],
+        ["lazyck.1", "lazyck.2"],
     ]
     first = blobs_at
     assert [string(first + at) for at in (0, 4, 12, 24, 28)] == ["one", ODD, "ab" * 32, "", "of units"]
@@ -180,7 +181,7 @@ def test_a_blob_says_whose_device_code_it_is() -> None:
 
 def test_entries_of_programs_share_a_shelf() -> None:
     assert MANIFEST.shelf == "libx"
-    assert replace(MANIFEST, soname="").shelf == abi.PROGRAMS
+    assert replace(MANIFEST, file_name="").shelf == abi.PROGRAMS
 
 
 def test_the_compiler_and_its_options_are_told_whichever_program_calls_it() -> None:
@@ -193,7 +194,7 @@ def test_the_compiler_and_its_options_are_told_whichever_program_calls_it() -> N
 def damaged(column: int, value: int, row: int = 0) -> bytes:
     """Return the manifest with one word of a blob's row replaced."""
     data = bytearray(encode(FULL))
-    struct.pack_into("<I", data, 100 + 40 * row + 4 * column, value)
+    struct.pack_into("<I", data, 104 + 40 * row + 4 * column, value)
     return bytes(data)
 
 

@@ -32,7 +32,7 @@ void check_entry(const std::string& content, bool is_text) {
     if (!check(file, key_of(is_text)).empty()) return;
     try {
         const ElfView elf(file.data(), file.size());
-        elf.has_header_state();
+        elf.header_state();
         std::vector<DynamicSymbol> functions;
         find_functions(elf, k_symbols, functions);
     } catch (const lazyck::CompileError&) {

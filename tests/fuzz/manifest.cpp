@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     attempt([&] {
         const ManifestView view(data, size, "fuzz");
         for (const auto text :
-             {&ManifestView::library, &ManifestView::soname, &ManifestView::cache_name, &ManifestView::root})
+             {&ManifestView::library, &ManifestView::file_name, &ManifestView::cache_name, &ManifestView::root})
             attempt([&] { take((view.*text)()); });
         attempt([&] { take(view.archs()); });
         read_blobs(view);

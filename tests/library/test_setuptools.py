@@ -1,6 +1,5 @@
 """Test Python extension modules that setuptools and pip build under lazyck."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -204,20 +203,19 @@ def test_two_packages_with_a_module_of_one_name_each_reach_their_own_blobs(build
             assert done.stdout.split() == [expected[a][0], expected[b][0], expected[a][1], expected[b][1]], done.stderr
 
 
-def test_a_library_loaded_before_under_the_same_soname_is_noticed(build: Build, tmp_path: Path) -> None:
+def test_two_modules_of_one_soname_do_not_cross(build: Build, tmp_path: Path) -> None:
     one, two = (
         build(copy_project(tmp_path, name), tmp=tmp_path / name, LDFLAGS="-Wl,-soname,_same.so")
         for name in ("one", "two")
     )
+    change(two.project / "src" / "module.cpp", "return 0.5;", "return 1.5;")
+    two = build(two.project, tmp=tmp_path / "two", LDFLAGS="-Wl,-soname,_same.so")
     env = {"PYTHONPATH": f"{one.project}{os.pathsep}{two.project}"}
-    done = python(tmp_path, "import one, two; print(one.scale(32, 1)); two.scale(32, 1)", **env)
-    assert done.stdout == "32.5\n", done.stderr
-    assert "would call back into" in done.stderr
-    assert f"{one.module}" in done.stderr
-    assert "-Wl,-soname," in done.stderr
+    done = python(tmp_path, "import one, two; print(one.scale(32, 1), two.scale(32, 1), one.scale(32, 1))", **env)
+    assert done.stdout == "32.5 33.5 32.5\n", done.stderr
 
 
-def test_soname_stays_the_same_when_blobs_and_module_change(build: Build, tmp_path: Path) -> None:
+def test_entries_stay_when_other_blobs_and_the_module_change(build: Build, tmp_path: Path) -> None:
     project = copy_project(tmp_path)
     build(project).call("import kernels; kernels.scale(32, 1); kernels.scale(64, 1)")
     change(project / "src" / "blob" / "scale_d32.cpp", "offset()", "2 * offset()")
@@ -233,8 +231,6 @@ def test_soname_stays_the_same_when_blobs_and_module_change(build: Build, tmp_pa
 
 @pytest.mark.parametrize("by", ["module", "manifest"])
 def test_prebuild_finds_the_module_by_its_file_name(built: Built, lazyck: Lazyck, by: str) -> None:
-    found = json.loads(lazyck("inspect", built.module, "--json").stdout)
-    assert found["soname"] != built.module.name
     manifest = next(built.tmp.glob("libs/*/bundle/*/manifest"))
     done = lazyck("prebuild", "build", "--manifest", built.module if by == "module" else manifest, "scale_d64")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -166,15 +166,15 @@ def test_the_key_changes_with_everything_that_a_compile_reads(tmp_path: Path) ->
         recipe = Recipe("host", "id", "", (), ("cc", changes.get("flag", "-O1")), ("cc",), (), env)
         contents = FileDigests()
         headers = contents.of_headers(frozenset({str(header)}), there)
-        library = (changes.get("soname", "libx.so"), changes.get("machine", "x86_64"))
+        library = (changes.get("machine", "x86_64"),)
         return blob_digest(recipe, "libx", library, contents.of_file(str(source)), headers)
 
-    keys = {key(), key(flag="-O2"), key(env="y"), key(soname="liby.so"), key(machine="aarch64")}
+    keys = {key(), key(flag="-O2"), key(env="y"), key(machine="aarch64")}
     source.write_text("1 ")
     keys.add(key())
     header.write_text("2 ")
     keys.add(key())
-    assert len(keys) == 7
+    assert len(keys) == 6
     assert key() == key()
 
 
@@ -323,7 +323,6 @@ def recipe_of(
     home: str,
     words: Sequence[str],
     *,
-    soname: str = "libx.so.1",
     runtime: str = "",
     env: tuple[tuple[str, str], ...] = (),
     found_at: str = "",
@@ -335,9 +334,7 @@ def recipe_of(
     )
     link = LinkCommand(Invocation("hipcc", "rocm", "/home/me", (f"{home}/bin/hipcc", "-shared"), 1, ()), "/tmp/libx.so")
     toolchain = by_name("rocm")
-    return make_recipe(
-        blob, toolchain.base_words(blob), toolchain, COMPILER, link, soname, places(found_at or home), runtime
-    )
+    return make_recipe(blob, toolchain.base_words(blob), toolchain, COMPILER, link, places(found_at or home), runtime)
 
 
 def test_a_recipe_compiles_by_the_project_s_own_options(home: str) -> None:
@@ -383,13 +380,6 @@ def test_a_variable_that_leads_out_of_all_that_is_known_is_found(home: str) -> N
     assert path_outside(recipe_of(home, [], env=(("HIP_CLANG_PATH", f"{home}/llvm"),)), rocm) == ""
 
 
-def test_a_blob_names_its_library_as_a_filter_and_not_a_program(home: str) -> None:
-    library, program = recipe_of(home, []), recipe_of(home, [], soname="")
-    at = library.link.index(f"--auxiliary={abi.PH_SONAME}")
-    assert library.link[at - 1] == "-Xlinker"
-    assert not any("auxiliary" in w or abi.PH_LIBRARY in w for w in program.link)
-
-
 def test_a_runtime_within_the_library_is_linked_right_behind_the_blob(home: str) -> None:
     recipe = recipe_of(home, [], runtime="libx/tree/.lazyck/runtime.o")
     assert recipe.link[recipe.link.index(abi.PH_INPUT) + 1] == f"{abi.PH_ROOT}/libx/tree/.lazyck/runtime.o"
@@ -431,7 +421,7 @@ def test_every_word_of_a_recipe_is_in_the_key_in_its_place() -> None:
             "env": (("e", "f"),),
         }
         recipe = Recipe("host", "id", "", (), **{"compile": (), "link": (), "arch_flags": ()} | parts | changes)  # type: ignore[arg-type]
-        return blob_digest(recipe, name, ("soname",), "source", "headers")
+        return blob_digest(recipe, name, ("machine",), "source", "headers")
 
     others = {
         key(),

@@ -77,6 +77,7 @@ long_kind XX 1
         frozenset({"undef", "weak_undef", "weak_undef_object"}),
         frozenset({"def", "data", "common"}),
         asked_for=frozenset({"undef"}),
+        functions=frozenset({"def", "weak"}),
         has_startup=True,
     )
 

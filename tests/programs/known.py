@@ -23,11 +23,6 @@ _HIDES = "what the link or a header hides is looked for in text"
 KNOWN = (
     Known("symbols/hidden-begin", _HIDES, 49),
     Known("scripts/symver", "the library's own calls reach the old one of two versions of a blob's function", 49),
-    Known("load/dlopen-twice", "a library that is closed is not unloaded", 49),
-    Known("load/dlopen-closed", "a library that is closed is not unloaded", 49),
-    Known("load/dlopen-deepbind*", "blobs are not loaded with RTLD_DEEPBIND", 49),
-    Known("load/dlmopen", "DT_AUXILIARY breaks the loader's list in another namespace", 49),
-    Known("seen/soname", "a library without a soname gets one", 49),
     Known("seen/vague symbols", "what only a blob instantiates is not exported", 49),
     Known("seen/more symbols", "a hidden symbol that a blob needs is exported", 49),
 )

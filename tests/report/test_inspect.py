@@ -36,7 +36,7 @@ EAGER = (
     Downgrade("src/c.cpp", (Reason(ReasonKind.INITIALIZER, "registrar at c.cpp:3"),)),
 )
 MANIFEST = Manifest(
-    library="libx", soname="libx.so", cache_name="shelf", root="/bundle", archs=("80", "90"),
+    library="libx", file_name="libx.so", cache_name="shelf", root="/bundle", archs=("80", "90"),
     recipes=(RECIPE, replace(PART, compile=("lazyck-unit", "host")), replace(PART, compile=("lazyck-unit", "dev"))),
     blobs=BLOBS, eager=tuple(map(to_pair, EAGER)), creator="lazyck test", digest="ef" * 32, machine="x86_64",
     private_names=(private_name("state", "tag"),), private_tag="tag", contents="12" * 32,
@@ -161,7 +161,7 @@ def test_all_shows_every_blob_and_source_with_one_start_of_the_demangler(
         f"eager src/a.cpp {ReasonKind.DATA.says}: table", f"eager src/b.cpp {ReasonKind.DATA.says}: level",
         f"eager src/c.cpp {ReasonKind.INITIALIZER.says}: registrar at c.cpp:3",
     ]  # fmt: skip
-    assert said.startswith("library     libx (soname libx.so), ")
+    assert said.startswith("library     libx, ")
     assert "void K<2>(float*)" in said
     assert program.calls() == 1
 

@@ -47,7 +47,7 @@ def lib(request: pytest.FixtureRequest, tmp_path: Path, objects_dir: Path) -> La
     (tmp_path / "lib").mkdir()
     return build_lazy_library(
         tmp_path / "lib", objects_dir, BLOBS, MAIN, header=HEADER, symbols=SYMBOLS,
-        links_library=False, sealed=request.param,
+        sealed=request.param,
     )  # fmt: skip
 
 

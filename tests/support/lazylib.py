@@ -214,7 +214,6 @@ def build_lazy_library(
     compile_words: Sequence[str] | None = None,
     env: Sequence[tuple[str, str]] = (),
     embed: Callable[[Manifest], bytes] = encode,
-    links_library: bool = True,
     cache_name: str = "",
     sealed: bool = False,
     kernels: Mapping[str, str] = MappingProxyType({}),
@@ -264,8 +263,7 @@ def build_lazy_library(
         if compile_words is not None
         else (str(script), abi.PH_ARCHS, *all_flags, "-I", f"{abi.PH_ROOT}/{src}", "-c",
               abi.PH_SOURCE, "-o", abi.PH_OUTPUT),
-        link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT,
-              *(("-Wl,--no-as-needed", abi.PH_LIBRARY, f"-Wl,--auxiliary={library.name}") if links_library else ())),
+        link=(str(script), *flags, "-shared", "-o", abi.PH_OUTPUT, abi.PH_INPUT),
         arch_flags=tuple(arch_flags),
         env=tuple(env),
     )  # fmt: skip

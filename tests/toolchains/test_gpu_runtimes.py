@@ -169,7 +169,7 @@ def test_a_kernel_of_a_runtime_with_a_row_is_compiled_and_launched_at_its_first_
     used = [name for name in sorted(MUSA.functions) if re.search(rf"\b{name}\b", HOST_UNIT)]
     lib = build_lazy_library(
         tmp_path, objects_dir, {}, HOST_UNIT, header="const char* launch(int which);\n", toolchain=MUSA.toolchain,
-        arch_flags=(f"-DARCH={abi.PH_ARCH}",), archs=("10", "31"), links_library=False,
+        arch_flags=(f"-DARCH={abi.PH_ARCH}",), archs=("10", "31"),
         kernels={name: IMAGE.replace("NAME", name) for name in ("first", "second")}, wrapped=used,
         link_flags=["-L.", "-lmusart", "-Wl,-rpath,$ORIGIN"],
     )  # fmt: skip

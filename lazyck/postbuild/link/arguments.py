@@ -36,7 +36,6 @@ from lazyck.toolchains.options import CommandItem
 def link_words(
     context: LinkContext,
     eager_objects: Sequence[str],
-    soname: str,
     demands: Demands | None,
     wrapped: Sequence[str] = (),
 ) -> tuple[list[str], dict[str, str]]:
@@ -73,8 +72,6 @@ def link_words(
         # `-Xlinker` is the one spelling that all drivers know.
         if not inputs.shared:
             words += _to_linker("--export-dynamic")
-        elif not inputs.soname:
-            words += _to_linker("-soname", soname)
         others = {"-nostdlib++", "-stdlib=libc++"}  # with these, a C++ driver does not link libstdc++
         if lookup.is_c_driver(link.call.tool) or others.intersection(words):
             words.append("-lstdc++")
@@ -214,7 +211,7 @@ class PortableArguments:
             lead, value = "", part
         path = self._link.call.path(value) if value else ""
         if value and not value.startswith("-") and os.path.isfile(path):
-            is_library = ".so" in os.path.basename(path)
+            is_library = ".so" in os.path.basename(path) and path not in self._scripts
             return f"{lead}{equals}{self.paths.real(path) if is_library else self.copy(value)}"
         return f"{lead}{equals}{self.paths.real(value) if value.startswith('/') else value}"
 

@@ -211,7 +211,7 @@ def install_links(state: LinkState, directory: Path) -> None:
         return
     links = {}
     soname = elf.read_shared(directory / state.file_name).soname
-    if soname and soname != state.file_name and state.file_name.startswith("lib"):  # else a soname of lazyck's own
+    if soname and soname != state.file_name:
         links[soname] = state.file_name
     for path in output.parent.iterdir() if output.is_file() else ():
         if path.is_symlink() and path.name != state.file_name and os.path.realpath(path) == os.path.realpath(output):

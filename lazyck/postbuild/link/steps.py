@@ -284,7 +284,7 @@ def link_once(context: LinkContext, plan: Plan, settled: Settled, wrapped: Seque
     objects = relink.runtime_objects(directory, context.compiler, runtime, context.env) if runtime else []
     eager_names = [e.object.name for e in settled.compiled]
     demanded = plan.demands if has_runtime else None
-    words, originals = link_words(context, eager_names, context.soname(settled.owned), demanded, wrapped)
+    words, originals = link_words(context, eager_names, demanded, wrapped)
     st = state.LinkState(
         library=context.name,
         file_name=os.path.basename(link.output),

@@ -132,6 +132,8 @@ def _render_data(slots: int, manifest_file: str) -> list[str]:
         f" .size {abi.SYMBOL_SLOT_COUNT},4",
         f' .section {abi.MANIFEST_SECTION},"a",@progbits',
         " .p2align 3",
+        *symbol(abi.SYMBOL_MARK, "object", ""),
+        f" .size {abi.SYMBOL_MARK},1",
         *symbol(abi.SYMBOL_MANIFEST, "object"),
         f" .incbin {_quote(manifest_file)}",
         f" .size {abi.SYMBOL_MANIFEST},.-{abi.SYMBOL_MANIFEST}",

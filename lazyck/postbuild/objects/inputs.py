@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from lazyck import proc
 from lazyck.abi import Role
-from lazyck.files import digest, encode
 from lazyck.postbuild.objects import elf, linker_script
 from lazyck.toolchains import linker_options, lookup
 from lazyck.toolchains.command import CompileCommand, LinkCommand
@@ -299,27 +298,6 @@ def soname_of(items: Sequence[CommandItem]) -> str:
             if word.startswith(lead) and not word.startswith("-hash"):
                 return word[len(lead) :]
     return ""
-
-
-def chosen_soname(link: LinkCommand, symbols: Iterable[str]) -> str:
-    """Return the soname of a library whose link sets none. `symbols` are those of its blobs.
-
-    `lib*.so*` is known by its file name. Any other name may occur twice in a process (each Python
-    package may have its `_C.cpython-311-x86_64-linux-gnu.so`), and blobs that call back into their
-    library would reach the one that was loaded first. So the soname gets a tag, computed from two
-    things. One is where the library was built, as far as that does not change from build to build,
-    because keys depend on it. The other is the first symbol, because many projects are built in a
-    directory of the same name.
-    """
-    base = os.path.basename(link.output)
-    if base.startswith("lib"):
-        return base
-    place = os.path.relpath(link.output, link.call.cwd)
-    if place.startswith(os.pardir):  # `pip install --editable` links into a directory of a random name
-        place = base
-    parts = (link.call.cwd, place, min(symbols, default=""))
-    stem, dot_so, rest = base.partition(".so")
-    return f"{stem}-{digest(*map(encode, parts))[:16]}{dot_so}{rest}"
 
 
 def library_name(output: str) -> str:

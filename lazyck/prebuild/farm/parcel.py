@@ -1,7 +1,6 @@
 """Pack a bundle for the workers into one file. Equal contents give equal bytes, and the file's
 SHA-256 is its name.
 
-    <library>.so                                   the lazy library, if blobs link to it
     lazyck/<library>/...                           the bundle, as it lies there
 
 It is a tar, compressed by zlib. A worker unpacks it once for all runs, below its own directory of
@@ -50,11 +49,6 @@ def parcel_files(manifest_file: Path, manifest: Manifest, env: Mapping[str, str]
     files = {f"{BUNDLE}/{p.relative_to(root).as_posix()}": p for p in found}
     if not (bundle / abi.BUNDLE_ARCHIVE).is_file():
         files |= {f"{BUNDLE}/{s}": root / s for s in sources}
-    if any(abi.PH_LIBRARY in w for r in manifest.recipes for w in (*r.compile, *r.link)):
-        library = given if is_library else next(iter(sorted(beside.glob(f"{manifest.library}.so*"))), None)
-        if library is None:
-            raise BuildError(f"{beside}: {manifest.library}.so is not there, and its blobs are linked to it", _HINT)
-        files[library.name] = library
     return files
 
 

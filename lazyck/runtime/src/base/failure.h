@@ -25,6 +25,11 @@ struct OutOfMemory : CompileError {
     using CompileError::CompileError;
 };
 
+// The dynamic loader refused a library that was found whole.
+struct RefusedByLoader : CompileError {
+    using CompileError::CompileError;
+};
+
 class SystemFailure : public CompileError {
  public:
     SystemFailure(const std::string& message, const FailureParts& parts, int error)

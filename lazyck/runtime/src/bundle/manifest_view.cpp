@@ -228,7 +228,7 @@ Strings ManifestView::symbols_of(const BlobRow& blob) const {
     return names;
 }
 
-const char* ManifestView::shelf() const { return soname()[0] != '\0' ? library() : LAZYCK_PROGRAMS; }
+const char* ManifestView::shelf() const { return file_name()[0] != '\0' ? library() : LAZYCK_PROGRAMS; }
 
 Strings ManifestView::private_names() const {
     Strings names = list(m_header.private_names);

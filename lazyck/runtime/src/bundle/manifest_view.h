@@ -88,7 +88,7 @@ class ManifestView {
     bool has_arch_flags(std::uint32_t index) const;
 
     const char* library() const { return string(m_header.library); }
-    const char* soname() const { return string(m_header.soname); }
+    const char* file_name() const { return string(m_header.file_name); }
     const char* cache_name() const { return string(m_header.cache_name); }
     // Returns the name of the directory that holds the entries of the library's blobs in a cache.
     const char* shelf() const;

@@ -42,8 +42,6 @@ Strings expand_step(const Strings& words, const std::string& output, const Recip
                                     {LAZYCK_PH_OUTPUT, output},
                                     {LAZYCK_PH_INPUT, v.object},
                                     {LAZYCK_PH_ROOT, v.root},
-                                    {LAZYCK_PH_LIBRARY, v.library},
-                                    {LAZYCK_PH_SONAME, v.soname},
                                     {LAZYCK_PH_KERNEL, v.kernel},
                                     {LAZYCK_PH_NAME, v.name},
                                     {LAZYCK_PH_TOOLCHAIN, v.toolchain}}));

@@ -9,7 +9,7 @@
 namespace lazyck::rt {
 
 struct RecipeValues {
-    std::string source, object, output, root, library, soname, toolchain;
+    std::string source, object, output, root, toolchain;
     std::string kernel;  // a line of its host unit's table (see BlobRow)
     std::string name;    // what makes names unique that the compiler invents
     Strings archs;

@@ -12,16 +12,11 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cache/front.h"
 #include "platform/files.h"
 #include "platform/staging.h"
 
 namespace lazyck::rt {
-
-// Loads `name` such that the loader looks up each of its references in the program, then in
-// `before` (names of loaded libraries) in this order, and only then in the library itself, as if
-// all of them were files of one library. Returns the handle for dlsym, or null with `reason`. A
-// library that is loaded already stays as it is.
-void* open_library(const Strings& before, const std::string& name, std::string& reason);
 
 // Makes copies of files that have names, for GPU runtimes that open the file that a blob is mapped
 // from. HIP 6.0 to 6.2 looks the name up in /proc/self/maps and cuts it at the first blank. The
@@ -51,24 +46,27 @@ class CheckedFile {
     // `path` is where `file` was found; `status` is its status at the time of the check.
     CheckedFile(UniqueFd file, std::string path, const struct stat& status);
 
+    // Returns whether the file at `path` is this one.
+    bool is_at(const std::string& path) const;
     std::uint64_t size() const { return static_cast<std::uint64_t>(m_status.st_size); }
 
     // Loads this very file, whatever lies at its path by now, and closes the descriptor. Returns
     // the loader's handle, or null with the loader's reason in `reason`. Several threads may call
-    // it; the file is mapped once.
+    // it; the file is mapped once. If another library of this process has loaded it, a copy in
+    // memory is loaded, because the other one's functions are bound to that library.
     //
     // `moments` is a mutex that these threads share, held for moments and never while the dynamic
-    // loader works. It belongs to the caller, because a handler of fork has to know it. `before`
-    // gets the name by which the loader will know the file, and returns the loaded libraries in
-    // which the file's references are looked up first (see open_library). `copies`, if not null,
-    // makes a copy to load instead, where a GPU runtime that opens the file behind a mapping could
-    // not open the file by its own name.
-    using Before = std::function<Strings(const std::string& name)>;
-    void* load(std::mutex& moments, const Before& before, NamedCopies* copies, std::string& reason);
+    // loader works. It belongs to the caller, because a handler of fork has to know it. `scope`
+    // gets the name by which the loader will know the file, and says where its references are
+    // looked up. `copies`, if not null, makes a copy to load instead, where a GPU runtime that
+    // opens the file behind a mapping could not open the file by its own name.
+    using ScopeOf = std::function<Scope(const std::string& name)>;
+    void* load(std::mutex& moments, const ScopeOf& scope, NamedCopies* copies, std::string& reason);
 
  private:
-    void* load_by_path(const Before& before, std::string& reason) const;
-    std::string loader_name(int fd, const struct stat& identity) const;
+    void* load_once(const UniqueFd& file, const std::string& why_copied, std::mutex& moments, const ScopeOf& scope,
+                    NamedCopies* copies, bool& is_of_another, std::string& reason);
+    void* load_by_path(const ScopeOf& scope, std::string& reason) const;
 
     const std::string m_path;
     const struct stat m_status;

@@ -7,7 +7,7 @@
 // Reading a megabyte costs several times as much as loading it, so an entry that was found whole is
 // not read again until it is touched. A note beside it keeps what was read from it: "<entry>.seen",
 // or for an entry of another cache "<own root>/.seen/<hash of its path>":
-//     digest:u64[2] (value:u64 is_ifunc:u64)[symbols] has_header_state:u64
+//     digest:u64[2] (value:u64 is_ifunc:u64)[symbols] header_state:u64
 // The digest also covers the file's identity: device, inode, size and change time. The kernel sets
 // the change time on every write, and no program can set it. If anything in the note is unexpected,
 // the entry is read.
@@ -99,7 +99,7 @@ bool recall(const Note& note, const struct stat& st, const Digest& key, const St
         std::memcpy(row, rows.data() + i * sizeof row, sizeof row);
         entry.functions.push_back({row[0], row[1] != 0});
     }
-    entry.has_header_state = rows[rows.size() - sizeof(std::uint64_t)] != 0;
+    std::memcpy(&entry.header_state, rows.data() + rows.size() - sizeof entry.header_state, sizeof entry.header_state);
     return true;
 }
 
@@ -112,7 +112,7 @@ void remember(const Note& note, const Entry& entry, const MappedFile& file, cons
         append(rows, symbol.value);
         append(rows, std::uint64_t{symbol.is_ifunc});
     }
-    append(rows, std::uint64_t{entry.has_header_state});
+    append(rows, entry.header_state);
     const int flags = O_WRONLY | O_CREAT | O_TRUNC;
     UniqueFd fd = open_at(note.directory, note.name, flags);
     if (!fd && errno == ENOENT && mkdirat(note.directory, directory_of(note.name).c_str(), 0700) == 0)
@@ -185,7 +185,7 @@ EntryLookup read_file(UniqueFd fd, const std::string& path, const Note& note, co
         const std::string lack = find_functions(elf, symbols, result.entry.functions);
         if (!lack.empty())
             fail("lazyck: the cache entry '" + path + "' " + lack + "; delete the file to have it compiled again");
-        result.entry.has_header_state = elf.has_header_state();
+        result.entry.header_state = elf.header_state();
         st = file.status();
         remember(note, result.entry, file, id, symbols);
     }

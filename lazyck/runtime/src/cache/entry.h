@@ -23,9 +23,9 @@ struct Entry {
     long peak_kib = 0;
     std::shared_ptr<CheckedFile> file;     // the verified file, whatever lies at the path by now
     std::vector<DynamicSymbol> functions;  // in the order of the names that were asked for
-    bool has_header_state = false;         // see ElfView
-    bool is_host_unit = false;             // of a blob, whose kernels are entries of their own
-    std::vector<Entry> others;             // device code for the further archs that were asked for
+    HeaderState header_state = HeaderState::none;
+    bool is_host_unit = false;  // of a blob, whose kernels are entries of their own
+    std::vector<Entry> others;  // device code for the further archs that were asked for
 };
 
 enum class EntryState { ready, missing, damaged };

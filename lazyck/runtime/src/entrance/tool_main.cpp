@@ -150,7 +150,7 @@ class ToolSource {
     LibraryPaths paths(const Config& config, std::string library) const {
         if (m_is_library || !library.empty()) {
             library = library.empty() ? m_path : absolute(library);
-            return {library, bundle_roots(config.root, m_manifest.root(), library), soname_of(library)};
+            return {library, bundle_roots(config.root, m_manifest.root(), library)};
         }
         // A bundle is <directory of the library>/lazyck, and its manifest is
         // <bundle>/<name>/manifest.
@@ -160,15 +160,10 @@ class ToolSource {
         for (const std::string& root : roots) {
             if (!is_file(library)) library = library_in(directory_of(root), m_manifest);
         }
-        return {library, roots, soname_of(library)};
+        return {library, roots};
     }
 
  private:
-    static std::string soname_of(const std::string& library) {
-        MappedFile file;
-        return file.map(library, true) == 0 ? ElfView(file.data(), file.size()).soname() : "";
-    }
-
     std::string m_path;
     MappedFile m_file;
     bool m_is_library = false;

@@ -102,8 +102,4 @@ class Blobs {
 // so call it while no lock is held.
 std::string own_file();
 
-// Returns the soname that this library has in memory, or an empty string. A tool may have changed
-// it after the build.
-std::string own_soname();
-
 }  // namespace lazyck::rt

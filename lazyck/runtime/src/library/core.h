@@ -124,13 +124,13 @@ class ProfileRecorder {
 struct Core {
     Core(const Config& config, std::string path)
         : blobs(config, std::move(path)),
-          store(config, {blobs.path(), bundle_roots(config.root, blobs.manifest().root(), blobs.path()), own_soname()},
-                true) {}
+          store(config, {blobs.path(), bundle_roots(config.root, blobs.manifest().root(), blobs.path())}, true) {}
 
     const Blobs blobs;
     States states;
     ProfileRecorder recorder{blobs, states};
     Store store;
+    Lasting<Scope> scope;  // of this library
 };
 
 // Returns what this process or a cache has, or null if it must be compiled, or another thread is
@@ -148,6 +148,9 @@ std::shared_ptr<const Entry> find_entry(Core& core, BlobId blob, const Strings& 
 std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel);
 
 bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_by_kernel);
+
+// Returns how the loader looks up what this library refers to. Throws CompileError.
+Scope own_scope(const std::string& library);
 
 // Loads the entry of a blob into the process, and stores the blob's slots. `archs` is for messages.
 // Several threads may load the same entry. The loader maps it once, and all of them store the same

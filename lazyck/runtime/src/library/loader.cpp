@@ -18,11 +18,9 @@
 #include "library/core.h"
 #include "library/kernels.h"
 #include "machine/machine.h"
+#include "platform/glibc.h"
 #include "platform/gpu.h"
 #include "platform/messages.h"
-
-// api.cpp defines this one.
-extern "C" __attribute__((visibility("hidden"))) int lazyck_own_get_stats(lazyck_stats*);
 
 namespace lazyck::rt {
 
@@ -157,6 +155,7 @@ _Unwind_Reason_Code stop_unwinding(_Unwind_Context*, void*) { return _URC_END_OF
 void introduce_unwinders(void* handle) {
     static machine::Flag s_has_looked{false};
     if (!s_has_looked.exchange(true)) _Unwind_Backtrace(stop_unwinding, nullptr);
+    if (!may_ask_loader()) return;
     const auto theirs = reinterpret_cast<decltype(&_Unwind_Backtrace)>(dlsym(handle, "_Unwind_Backtrace"));
     if (theirs != nullptr && theirs != &_Unwind_Backtrace) theirs(stop_unwinding, nullptr);
 }
@@ -176,25 +175,8 @@ void* function_at(std::uintptr_t base, const DynamicSymbol& symbol) {
     return symbol.is_ifunc ? machine::call_resolver(code) : code;
 }
 
-// Throws CompileError if the blob would call back into another library. Blobs name this library by
-// its soname, so their calls would reach another library of that soname that was loaded before.
-// Every lazy library has lazyck_get_stats, unless a version script hides it.
-void check_calls_back(void* blob, const std::string& soname, const std::string& own, const char* name) {
-    void* const found = dlsym(blob, "lazyck_get_stats");
-    Dl_info there, here;
-    // This is the usual case. It avoids dladdr, which goes through the library's symbols one by
-    // one.
-    if (found == nullptr || found == reinterpret_cast<void*>(&lazyck_own_get_stats)) return;
-    if (dladdr(found, &there) == 0) return;
-    if (dladdr(static_cast<const void*>(lazyck_manifest), &here) == 0 || there.dli_fbase == here.dli_fbase) return;
-    fail("lazyck: blob '" + visible(name) + "' of '" + own + "' would call back into '" + there.dli_fname +
-             "', which was loaded before and has the same soname, '" + soname +
-             "'; link one of them with another soname (-Wl,-soname,NAME)",
-         {name, "", ""});
-}
-
-// Loads the file of a blob. A blob with header state is loaded after the library and after other
-// blobs with such state. All of them then use the state of the first one in the list, as when a
+// Loads the file of a blob after this library. A blob with header state is loaded after other blobs
+// with such state, too. All of them then use the state of the first one in the list, as when a
 // linker takes the first of several definitions.
 //
 // The blob is put into the list before it is loaded, since no lock is held while the loader works.
@@ -202,28 +184,33 @@ void check_calls_back(void* blob, const std::string& soname, const std::string& 
 // the blob loaded.
 void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, const Entry& entry,
                 std::string& reason) {
+    const Scope& own = core.scope.get([&] { return own_scope(core.blobs.path()); });
     std::string listed;
-    const auto before = [&](const std::string& name) {
-        if (!entry.has_header_state) return Strings();
+    const auto unlist = [&] {
+        Strings& holders = core.states.state_holders;
+        holders.erase(std::remove(holders.begin(), holders.end(), listed), holders.end());
+    };
+    const auto scope = [&](const std::string& name) {
+        Scope all = own;
+        all.stays = entry.header_state == HeaderState::unique;
+        if (entry.header_state == HeaderState::none) return all;
         const std::lock_guard<std::mutex> guard(core.states.mutex);
+        if (!listed.empty()) unlist();
         Strings& holders = core.states.state_holders;
         auto holder = std::find(holders.begin(), holders.end(), name);
         if (holder == holders.end()) {
             holder = holders.insert(holder, name);
             listed = name;
         }
-        Strings names(holders.begin(), holder);
-        const std::string soname = core.store.soname(manifest);
-        if (!names.empty() && !soname.empty()) names.insert(names.begin(), soname);
-        return names;
+        all.before.insert(all.before.end(), holders.begin(), holder);
+        return all;
     };
     const GpuRuntime* const gpu = gpu_runtime_of(manifest.recipe_toolchain(blob.recipe));
     NamedCopies* const copies = gpu != nullptr && gpu->reads_file != 0 ? core.store.named_copies.get() : nullptr;
-    void* const handle = entry.file->load(core.states.mutex, before, copies, reason);
+    void* const handle = entry.file->load(core.states.mutex, scope, copies, reason);
     if (handle == nullptr && !listed.empty()) {
         const std::lock_guard<std::mutex> guard(core.states.mutex);
-        Strings& holders = core.states.state_holders;
-        holders.erase(std::remove(holders.begin(), holders.end(), listed), holders.end());
+        unlist();
     }
     return handle;
 }
@@ -239,12 +226,11 @@ std::vector<void*> functions_of(Core& core, BlobId blob, const Entry& entry, con
         const Subject subject = subject_of(at.manifest, description, archs);
         log_message(Level::error, "could not load " + subject.words,
                     {LAZYCK_EVENT_LOAD, subject, now_seconds() - start, "failed"});
-        fail("lazyck: cannot load blob '" + visible(description.name) +
-                 "': " + explain_load_error(reason, core.blobs.path()),
-             {description.name, "", ""});
+        fail<RefusedByLoader>("lazyck: cannot load blob '" + visible(description.name) +
+                                  "': " + explain_load_error(reason, core.blobs.path()),
+                              {description.name, "", ""});
     }
     introduce_unwinders(handle);
-    check_calls_back(handle, core.store.soname(at.manifest), core.blobs.path(), description.name);
     const std::uintptr_t base = load_base(handle);
     if (!entry.functions.empty() && !has_symbol_at(base, entry.functions[0])) {
         fail("lazyck: the loaded blob '" + visible(description.name) + "' (" + entry.path + ") does not have '" +

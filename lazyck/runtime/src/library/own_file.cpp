@@ -105,33 +105,4 @@ std::string own_file() {
     return is_good ? replaced : "";
 }
 
-// dladdr would go through the library's symbols one by one.
-std::string own_soname() {
-    std::string soname;
-    const auto visit = [](dl_phdr_info* info, std::size_t, void* data) {
-        const auto own = reinterpret_cast<std::uintptr_t>(lazyck_manifest);
-        const Elf64_Dyn* dynamic = nullptr;
-        bool is_own = false;
-        for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
-            const Elf64_Phdr& row = info->dlpi_phdr[i];
-            const std::uintptr_t begin = info->dlpi_addr + row.p_vaddr;
-            is_own |= row.p_type == PT_LOAD && own >= begin && own - begin < row.p_memsz;
-            if (row.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const Elf64_Dyn*>(begin);
-        }
-        if (!is_own || dynamic == nullptr) return 0;
-        std::uintptr_t strings = 0;
-        std::uint64_t name = 0;
-        for (const Elf64_Dyn* row = dynamic; row->d_tag != DT_NULL; ++row) {
-            if (row->d_tag == DT_STRTAB) strings = row->d_un.d_ptr;
-            if (row->d_tag == DT_SONAME) name = row->d_un.d_val;
-        }
-        // On most machines, the loader turns the offset in memory into an address.
-        if (strings < info->dlpi_addr) strings += info->dlpi_addr;
-        if (strings != 0 && name != 0) *static_cast<std::string*>(data) = reinterpret_cast<const char*>(strings + name);
-        return 1;
-    };
-    dl_iterate_phdr(visit, &soname);
-    return soname;
-}
-
 }  // namespace lazyck::rt

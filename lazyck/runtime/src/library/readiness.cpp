@@ -62,7 +62,19 @@ void Readiness::make_ready(const Wanted& wanted) {
         begin_siblings(wanted.call);
         entry = obtain_entry(m_core, wanted.blob, archs, wanted.is_called);
     }
-    load_entry(m_core, wanted.blob, *entry, archs.empty() ? "any" : join(archs, "+"));
+    const std::string label = archs.empty() ? "any" : join(archs, "+");
+    try {
+        load_entry(m_core, wanted.blob, *entry, label);
+    } catch (const RefusedByLoader& e) {
+        // It may have been made for another library, or a compiler made it that is no more. What is
+        // compiled now is right, or its error is.
+        if (entry->origin == LAZYCK_ORIGIN_COMPILED || m_core.store.jit.is_forbidden()) throw;
+        const std::string what = e.what();
+        log_message(Level::warn, what.substr(8, what.find('\n') - 8) + "; making it again");
+        m_core.store.set_aside(at, *entry);
+        entry = obtain_entry(m_core, wanted.blob, archs, wanted.is_called);
+        load_entry(m_core, wanted.blob, *entry, label);
+    }
 }
 
 void Readiness::ready_for_call(const Wanted& wanted) {

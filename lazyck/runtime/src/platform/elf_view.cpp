@@ -86,7 +86,6 @@ void ElfView::read_dynamic(std::uint64_t offset, std::uint64_t size) {
         if (row->d_tag == DT_STRTAB) m_strings = at;
         if (row->d_tag == DT_GNU_HASH) m_gnu_hash = at;
         if (row->d_tag == DT_HASH) m_sysv_hash = at;
-        if (row->d_tag == DT_SONAME) m_soname = row->d_un.d_val;
     }
 }
 
@@ -95,13 +94,6 @@ std::optional<std::uint64_t> ElfView::offset_of(std::uint64_t address) const {
         if (address >= s.address && address - s.address < s.size) return address - s.address + s.offset;
     }
     return std::nullopt;
-}
-
-std::string ElfView::soname() const {
-    const std::uint64_t at = m_strings + m_soname;
-    if (m_strings == 0 || m_soname == 0 || at >= m_size) return "";
-    const std::string_view text(reinterpret_cast<const char*>(m_data) + at, m_size - at);
-    return std::string(text.substr(0, std::min(text.find('\0'), text.size())));
 }
 
 bool ElfView::is_named(std::uint64_t strings, std::uint32_t name_at, std::string_view name) const {
@@ -131,21 +123,24 @@ std::optional<DynamicSymbol> ElfView::find_function(std::string_view name) const
     return std::nullopt;
 }
 
-bool ElfView::has_header_state() const {
-    for (std::uint64_t i = 1, count = symbol_count(); i < count; ++i) {
-        if (is_header_state(i)) return true;
-    }
-    return false;
+HeaderState ElfView::header_state() const {
+    HeaderState most = HeaderState::none;
+    for (std::uint64_t i = 1, count = symbol_count(); i < count; ++i) most = std::max(most, header_state_at(i));
+    return most;
 }
 
-bool ElfView::is_header_state(std::uint64_t index) const {
+HeaderState ElfView::header_state_at(std::uint64_t index) const {
     const auto row = read<Elf64_Sym>(m_symbols + index * sizeof(Elf64_Sym));
-    if (!row || row->st_shndx == SHN_UNDEF || ELF64_ST_VISIBILITY(row->st_other) != STV_DEFAULT) return false;
+    if (!row || row->st_shndx == SHN_UNDEF || ELF64_ST_VISIBILITY(row->st_other) != STV_DEFAULT)
+        return HeaderState::none;
     const unsigned binding = ELF64_ST_BIND(row->st_info), type = ELF64_ST_TYPE(row->st_info);
-    if ((binding != STB_WEAK && binding != STB_GNU_UNIQUE) || (type != STT_OBJECT && type != STT_TLS)) return false;
+    if (binding == STB_GNU_UNIQUE) return HeaderState::unique;
+    if (binding != STB_WEAK || (type != STT_OBJECT && type != STT_TLS)) return HeaderState::none;
     // Vtables and type information are in every file that needs them, and never change.
     const auto lead = read<std::array<char, 5>>(m_strings + row->st_name);
-    return !lead || std::memcmp(lead->data(), "_ZT", 3) != 0 || std::strchr("VITSC", (*lead)[3]) == nullptr;
+    const bool is_plain =
+        !lead || std::memcmp(lead->data(), "_ZT", 3) != 0 || std::strchr("VITSC", (*lead)[3]) == nullptr;
+    return is_plain ? HeaderState::shared : HeaderState::none;
 }
 
 // header: buckets, first symbol, words of the filter, shift; filter:u64[]; bucket:u32[];

@@ -27,6 +27,10 @@ struct DynamicSymbol {
     bool is_ifunc;        // `value` is the address of a function that returns the function
 };
 
+// If a variable is `unique`, a process has one definition of it, and the loader never unloads the
+// library whose definition that is.
+enum class HeaderState : std::uint64_t { none, shared, unique };
+
 class ElfView {
  public:
     // `problem()` is not empty if this is no 64-bit little-endian ELF file.
@@ -35,16 +39,13 @@ class ElfView {
     const std::string& problem() const { return m_problem; }
     std::uint16_t machine() const { return m_machine; }
 
-    // Returns the file's soname, or an empty string.
-    std::string soname() const;
-
     // Finds a function that the file defines and exports.
     std::optional<DynamicSymbol> find_function(std::string_view name) const;
 
     // Returns whether the file exports variables that other libraries may define, too (inline
     // variables, statics of templates and of inline functions), so that only one of the definitions
     // may be used.
-    bool has_header_state() const;
+    HeaderState header_state() const;
 
     // Returns the offset and the size of the contents of the named section.
     std::optional<std::pair<std::size_t, std::size_t>> section(std::string_view name) const;
@@ -61,7 +62,7 @@ class ElfView {
     template <typename T>
     std::optional<T> read(std::uint64_t offset) const;
     std::optional<std::uint64_t> offset_of(std::uint64_t address) const;
-    bool is_header_state(std::uint64_t index) const;
+    HeaderState header_state_at(std::uint64_t index) const;
     std::uint64_t symbol_count() const;
     std::optional<GnuHash> gnu_hash() const;
     bool is_named(std::uint64_t strings, std::uint32_t name_at, std::string_view name) const;
@@ -75,7 +76,6 @@ class ElfView {
     std::uint16_t m_machine = 0;
     std::vector<Segment> m_segments;
     std::uint64_t m_symbols = 0, m_strings = 0, m_gnu_hash = 0, m_sysv_hash = 0;  // file offsets; 0: none
-    std::uint64_t m_soname = 0;  // its place among the strings; 0: none
 };
 
 }  // namespace lazyck::rt

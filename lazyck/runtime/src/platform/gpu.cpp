@@ -7,6 +7,7 @@
 
 #include "lazyck_abi.h"
 #include "platform/environment.h"
+#include "platform/glibc.h"
 #include "platform/threads.h"
 
 namespace lazyck::rt {
@@ -76,7 +77,7 @@ const GpuRuntime* gpu_runtime_of(std::string_view toolchain) {
 }
 
 void* find_symbol(const char* name, const char* const* libraries, bool may_load) {
-    if (*name == '\0') return nullptr;
+    if (*name == '\0' || !may_ask_loader()) return nullptr;
     if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
     for (const int flags : {RTLD_LAZY | RTLD_NOLOAD, RTLD_LAZY}) {
         for (const char* const* library = libraries; *library != nullptr; ++library) {

@@ -1,6 +1,5 @@
 #include "platform/memory_file.h"
 
-#include <elf.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
@@ -12,32 +11,24 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/hash.h"
-#include "platform/elf_view.h"
 
 namespace lazyck::rt {
 
 namespace {
 
 constexpr std::uint32_t k_smb2_magic = 0xfe534d42, k_cifs_magic = 0xff534d42;  // missing in older headers
-constexpr unsigned k_may_execute = 0x10;  // MFD_EXEC, which is missing in headers before Linux 6.3
+// MFD_NOEXEC_SEAL and MFD_EXEC, which are missing in headers before Linux 6.3.
+constexpr unsigned k_no_execute = 0x8, k_may_execute = 0x10;
 
 // Calls the system call by its number: the C library has the function only since 2.27, the kernel
 // since 3.17.
 int create_memory_file(unsigned flags) {
     return static_cast<int>(syscall(SYS_memfd_create, "lazyck-blob", MFD_CLOEXEC | flags));
 }
-
-struct EmptyLibrary {
-    Elf64_Ehdr header;
-    Elf64_Phdr segments[3];
-    Elf64_Sym symbol;  // the null symbol that every table begins with
-    std::uint32_t hash[4];
-};
 
 }  // namespace
 
@@ -74,8 +65,8 @@ std::string mark_in_path(const struct stat& file) {
     return mark;
 }
 
-UniqueFd make_memory_file() {
-    int made = create_memory_file(k_may_execute);
+UniqueFd make_memory_file(bool has_code) {
+    int made = create_memory_file(has_code ? k_may_execute : k_no_execute);
     if (made < 0 && errno == EINVAL) made = create_memory_file(0);
     return UniqueFd(made);
 }
@@ -92,54 +83,8 @@ bool copy_file(int from, int to) {
 }
 
 UniqueFd copy_to_memory(int fd) {
-    UniqueFd memory = make_memory_file();
+    UniqueFd memory = make_memory_file(true);
     return memory && copy_file(fd, memory.get()) ? std::move(memory) : UniqueFd();
-}
-
-UniqueFd make_empty_library(const Strings& needed) {
-    std::string strings(1, '\0');
-    std::vector<Elf64_Dyn> dynamic;
-    for (const std::string& name : needed) {
-        dynamic.push_back({DT_NEEDED, {strings.size()}});
-        strings += name + '\0';
-    }
-    const std::uint64_t strings_at = sizeof(EmptyLibrary);
-    const std::uint64_t dynamic_at = (strings_at + strings.size() + 15) & ~std::uint64_t{15};
-    dynamic.push_back({DT_STRTAB, {strings_at}});
-    dynamic.push_back({DT_STRSZ, {strings.size()}});
-    dynamic.push_back({DT_SYMTAB, {offsetof(EmptyLibrary, symbol)}});
-    dynamic.push_back({DT_SYMENT, {sizeof(Elf64_Sym)}});
-    dynamic.push_back({DT_HASH, {offsetof(EmptyLibrary, hash)}});
-    dynamic.push_back({DT_NULL, {0}});
-    const std::uint64_t dynamic_size = dynamic.size() * sizeof dynamic[0];
-    const std::uint64_t size = dynamic_at + dynamic_size;
-    EmptyLibrary image = {};
-    Elf64_Ehdr& header = image.header;
-    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-    header.e_ident[EI_CLASS] = ELFCLASS64;
-    header.e_ident[EI_DATA] = ELFDATA2LSB;
-    header.e_ident[EI_VERSION] = EV_CURRENT;
-    header.e_type = ET_DYN;
-    header.e_machine = own_machine();
-    header.e_flags = own_elf_flags();
-    header.e_version = EV_CURRENT;
-    header.e_phoff = offsetof(EmptyLibrary, segments);
-    header.e_ehsize = sizeof header;
-    header.e_phentsize = sizeof image.segments[0];
-    header.e_phnum = 3;
-    // The segment is writable because the loader turns the section's addresses into absolute ones
-    // in place.
-    image.segments[0] = {PT_LOAD, PF_R | PF_W, 0, 0, 0, size, size, 0x10000};
-    image.segments[1] = {PT_DYNAMIC, PF_R | PF_W, dynamic_at, dynamic_at, dynamic_at, dynamic_size, dynamic_size, 8};
-    image.segments[2] = {PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 0, 0, 16};
-    image.hash[0] = 1;  // one bucket, which is empty, and one symbol
-    image.hash[1] = 1;
-    std::string file(reinterpret_cast<const char*>(&image), sizeof image);
-    file += strings;
-    file.resize(dynamic_at);
-    file.append(reinterpret_cast<const char*>(dynamic.data()), dynamic_size);
-    UniqueFd memory = make_memory_file();
-    return memory && write_all(memory.get(), file) ? std::move(memory) : UniqueFd();
 }
 
 }  // namespace lazyck::rt

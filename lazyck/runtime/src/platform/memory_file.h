@@ -26,9 +26,9 @@ bool has_blank_in_path(int fd);
 // under this path, and the number of a descriptor is soon reused for another file.
 std::string mark_in_path(const struct stat& file);
 
-// Returns an empty file in memory, from which code may be mapped if the system permits that at all.
-// On failure the result is an empty descriptor, with errno.
-UniqueFd make_memory_file();
+// Returns an empty file in memory. Code may be mapped from one that `has_code`, if the system
+// permits that at all. On failure the result is an empty descriptor, with errno.
+UniqueFd make_memory_file(bool has_code);
 
 // Appends all of `from` to `to`. Returns false, with errno, on failure.
 bool copy_file(int from, int to);
@@ -36,9 +36,5 @@ bool copy_file(int from, int to);
 // Returns a copy in memory of all of `fd`. On failure the result is an empty descriptor, with
 // errno.
 UniqueFd copy_to_memory(int fd);
-
-// Returns a file in memory with an empty library of this machine, which makes the loader load the
-// libraries `needed` in this order. On failure the result is an empty descriptor, with errno.
-UniqueFd make_empty_library(const Strings& needed);
 
 }  // namespace lazyck::rt

@@ -45,8 +45,6 @@ class Compilation {
         m_store.sources->check(m_source, missing.at);
         m_values.source = m_source.named;
         m_values.name = hash(missing.key.library + '\n' + missing.blob.name).hex().substr(0, 16);
-        m_values.library = m_store.paths.library;
-        m_values.soname = m_store.soname(missing.at.manifest);
         m_values.kernel = kernel_of(missing.blob);
         m_values.archs = missing.key.archs;
         m_values.launcher = m_store.config.launcher;

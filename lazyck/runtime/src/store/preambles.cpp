@@ -260,7 +260,6 @@ std::string Preambles::compile(const ManifestRow& at, const Strings& archs) {
     request.places = places_of(source, missing.blob);
     request.values.source = directory + "/preamble" + suffix_of(source.path);
     if (!source.root.empty()) request.values.root = LAZYCK_BUNDLE_LINK;
-    request.values.library = m_store.paths.library;
     request.values.toolchain = find_toolchain(request.recipe);
     request.values.archs = archs;
     request.text = preamble_of(read_text(source.path));

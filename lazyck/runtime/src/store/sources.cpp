@@ -217,7 +217,7 @@ Strings bundle_roots(const std::string& given, const std::string& baked, const s
 }
 
 std::string library_in(const std::string& directory, const ManifestView& manifest) {
-    const std::string exact = directory + "/" + file_name_of(manifest.soname());
+    const std::string exact = directory + "/" + file_name_of(manifest.file_name());
     if (is_file(exact)) return exact;
     const UniqueFd listing = open_file(directory, O_RDONLY | O_DIRECTORY);
     const std::string lead = manifest.library() + std::string(".so");
@@ -226,7 +226,7 @@ std::string library_in(const std::string& directory, const ManifestView& manifes
         if (name.compare(0, lead.size(), lead) != 0 || !is_file(directory + "/" + name)) continue;
         if (found.empty() || name < found) found = name;
     }
-    return directory + "/" + (found.empty() ? file_name_of(manifest.soname()) : found);
+    return directory + "/" + (found.empty() ? file_name_of(manifest.file_name()) : found);
 }
 
 // Returns the root of a bundle in `cache` that has the contents of the archive at `path`. The

@@ -21,8 +21,7 @@ namespace lazyck::rt {
 // Tells where a lazy library and its bundle are.
 struct LibraryPaths {
     std::string library;
-    Strings roots;       // where the bundle may be
-    std::string soname;  // as it is now; empty: unknown, or the library is a program
+    Strings roots;  // where the bundle may be
 };
 
 // Returns where the bundle may be, in the order of preference. `given` (LAZYCK_ROOT) excludes all
@@ -31,8 +30,7 @@ struct LibraryPaths {
 // empty if the library's path is unknown and neither `given` nor an absolute `baked` is there.
 Strings bundle_roots(const std::string& given, const std::string& baked, const std::string& library);
 
-// Returns the path of the library of `manifest` in `directory`. The file name need not be the
-// soname.
+// Returns the path of the library of `manifest` in `directory`. Its file may have been renamed.
 std::string library_in(const std::string& directory, const ManifestView& manifest);
 
 // Removes unpacked bundles that were not used for a week from the cache `root`. Ignores failures.

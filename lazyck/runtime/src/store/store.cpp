@@ -55,17 +55,10 @@ EntryKey Store::key_of(const ManifestRow& at, const Strings& archs, const std::s
     const BlobRow blob = at.blob();
     EntryKey key = {manifest.shelf(), blob.name, blob.digest, archs, compiler, config.salt, manifest.machine()};
     if (compiler.empty()) key.toolchain_id = manifest.recipe_toolchain_id(blob.recipe);
-    // The library was renamed after the build. Its host code names it.
-    if (!is_device_code(blob) && soname(manifest) != manifest.soname())
-        key.digest = hash(key.digest + "\n" + soname(manifest)).hex();
     // A CPU that lacks what the build's has gets an entry of its own.
     if (manifest.recipe_here(blob.recipe) != blob.recipe)
         key.digest = hash(key.digest + "\n" + shell_join(manifest.recipe(blob.recipe).compile)).hex();
     return key;
-}
-
-std::string Store::soname(const ManifestView& manifest) const {
-    return paths.soname.empty() || manifest.soname()[0] == '\0' ? manifest.soname() : paths.soname;
 }
 
 std::optional<Entry> Store::find(const ManifestRow& at, const Strings& archs, const std::string& compiler) {
@@ -239,6 +232,18 @@ Entry Store::fill(const ManifestRow& at, const Strings& archs) {
         if (more.empty()) throw;
         fail(e.what() + more, {e.blob(), e.log(), e.command()});
     }
+}
+
+void Store::set_aside(const ManifestRow& at, const Entry& entry) {
+    const std::string own = caches(at.manifest)->own()->root() + "/";
+    if (entry.path.compare(0, own.size(), own) == 0 && entry.file->is_at(entry.path)) {
+        try {
+            quarantine(entry.path, "the loader refuses it", subject_of(at.manifest, at.blob(), ""));
+        } catch (const CompileError& e) {
+            log_message(Level::debug, e.what());  // it is found again, and the loader's reason is told
+        }
+    }
+    for (const Entry& other : entry.others) set_aside(at, other);
 }
 
 std::optional<Entry> Store::fetch(const ManifestRow& at, const Strings& archs) {

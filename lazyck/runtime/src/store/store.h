@@ -50,8 +50,6 @@ class Store {
     // Returns the key by which the entry of a blob for `archs` is looked up, compiled by the
     // build's compiler, or by the one that has the name `compiler`.
     EntryKey key_of(const ManifestRow& at, const Strings& archs, const std::string& compiler = "") const;
-    // Returns the soname that the library has now, or an empty string for a program.
-    std::string soname(const ManifestView& manifest) const;
     // Returns the verified entry: what `find` finds, or else what `fill` compiles. Throws
     // CompileError, also if compiling is forbidden.
     Entry obtain(const ManifestRow& at, const Strings& archs);
@@ -63,6 +61,9 @@ class Store {
     // holds a lock or a permit, it calls neither the dynamic loader nor the C library's name
     // services or locale, nor code of the program.
     Entry fill(const ManifestRow& at, const Strings& archs);
+    // Moves an entry aside that the loader refuses, so that it is made again. Leaves those of other
+    // caches, and what another process has made meanwhile.
+    void set_aside(const ManifestRow& at, const Entry& entry);
     // Returns the entry from a remote cache if one has it, and compiles nothing.
     std::optional<Entry> fetch(const ManifestRow& at, const Strings& archs);
     // Returns whether to compile the blob by its parts (see ByKernel), if it has parts and none of

@@ -1,4 +1,0 @@
-#ifndef BOTH0
-#define BOTH0
-inline int s0 = 3;
-#endif
