@@ -43,7 +43,8 @@ class BlobObject:
 
     `handles` are the symbols by which GPU runtimes know kernels, and nvcc's functions that only
     they call. `start_up` are names that the source itself mentions and to which code that runs at
-    load refers. Nothing is known of an LTO object, which is not `is_readable`.
+    load refers. `needs` are the symbols that others must define. Nothing is known of an LTO object,
+    which is not `is_readable`.
     """
 
     source: str
@@ -52,6 +53,7 @@ class BlobObject:
     handles: frozenset[str] = frozenset()
     is_readable: bool = True
     start_up: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
 
 
 def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
@@ -75,7 +77,8 @@ def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
         found.append(Defined(s.name, s.binding, type_, s.visibility, s.size, is_state, (s.section, s.value), is_merged))
     handles = known.by_nvcc.union(known.handles.values())
     start_up = _start_up(image, table, source, handles)
-    return BlobObject(source, eager, tuple(found), handles, start_up=start_up)
+    needs = elf.read_object(path).asked_for
+    return BlobObject(source, eager, tuple(found), handles, start_up=start_up, needs=needs)
 
 
 def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles: frozenset[str]) -> frozenset[str]:

@@ -10,12 +10,14 @@ from lazyck.check.blob_objects import BlobObject, Defined
 from lazyck.postbuild.cxx.mangled import is_private
 from lazyck.postbuild.objects.elf import Symbol
 from lazyck.postbuild.objects.offered import Offered
+from lazyck.postbuild.objects.reveal import private_name
 
 # What can differ, each with a phrase that users read. These make a check fail.
 FAILING = {
     "lost": "exported ahead of time, but missing in the lazy library: programs that use it neither link nor load",
     "internal": "exported ahead of time, but internal to the lazy library: programs that use it do not load",
     "undefined": "defined ahead of time, but undefined in the lazy library, which needs it from another one",
+    "unreachable": "needed by a lazy blob, which finds it ahead of time only: its first call is an error",
     "added": "exported by the lazy library only: it can take the place of another library's symbol",
     "runtime": "exported by lazyck's runtime: it can take the place of another library's symbol",
     "version": "of another symbol version: programs that were linked with the other library do not find it",
@@ -91,16 +93,20 @@ class Difference:
 
 @dataclass(frozen=True)
 class Lazy:
-    """The lazy library: what it offers, and which of its symbols are stubs. `binds_own` says
-    whether its blobs are linked so that they prefer their own definitions (`-Bsymbolic`). `kept`
+    """The lazy library: what it offers, which of its symbols are stubs, and the `tag` with which
+    its private names are made. `kept`
     are libraries, and symbols of archives, that only its blobs may need. It is a program unless it
     is `shared`."""
 
     offered: Offered
     stubs: frozenset[str]
-    binds_own: bool
+    tag: str = ""
     kept: frozenset[str] = frozenset()
     shared: bool = True
+
+    def reaches(self, symbol: str) -> bool:
+        """Return whether blobs find a symbol of the library, by its own or a private name."""
+        return symbol in self.offered.exported or private_name(symbol, self.tag) in self.offered.exported
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,9 @@ def compare(
     # Versions that a blob's own assembler text gives to its symbols.
     versioned = ((s.name, b.source) for b in own for s in b.symbols if "@" in s.name)
     found += [Difference("versioned", *where, "a version (.symver)", "a blob") for where in versioned]
+    needed = ((name, b.source) for b in own for name in sorted(b.needs & (ahead.names - ahead.undefined)))
+    apart = ((name, source) for name, source in needed if not lazy.reaches(name))
+    found += [Difference("unreachable", *where, "defined by the library", "out of reach") for where in apart]
     found += [Difference("start-up", " ".join(sorted(b.start_up)), b.source) for b in own if b.start_up]
     if whole:
         found += [*facts.undefined(), *_dynamic(ahead, lazy)]
@@ -261,7 +270,7 @@ def _copies(lazy: Lazy, blobs: Sequence[BlobObject]) -> Iterator[Difference]:
             if s.is_state and not s.is_hidden and not blob.eager and not s.name.startswith("_ZGV"):
                 holders[s.name].append(blob.source)
     for name, sources in holders.items():
-        if name in lazy.offered.names and (name not in lazy.offered.exported or lazy.binds_own):
+        if name in lazy.offered.names and not lazy.reaches(name):
             where = ", ".join(["the library", *sources][:4])
             yield Difference("copies", name, sources[0], "one variable", f"one in each of {where}")
 

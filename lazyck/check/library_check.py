@@ -102,9 +102,9 @@ def _compare(made: AheadOfTime, compiled: Compiled, jobs: int) -> tuple[Comparis
     data = elf.read_section(linked, abi.MANIFEST_SECTION)  # there is none if all blobs are eager
     manifest = decode(data, str(linked)) if data is not None else None
     stubs = frozenset(map(plain_name, manifest.functions)) if manifest else frozenset()
-    binds_own = any("-Bsymbolic" in word for recipe in (manifest.recipes if manifest else ()) for word in recipe.link)
+    tag = manifest.private_tag if manifest else ""
     blobs = [read_blob_object(u.object, u.blob.source, link.eager.get(u.blob.output, "")) for u in compiled.units]
-    lazy = Lazy(read_offered(linked), stubs, binds_own, frozenset(link.kept), link.shared)
+    lazy = Lazy(read_offered(linked), stubs, tag, frozenset(link.kept), link.shared)
     ahead, whole = read_offered(library), compiled.is_whole
     found = compare(ahead, lazy, blobs, whole=whole)
     lost = frozenset(d.name for d in found.differences if d.kind in ("lost", "internal", "undefined"))

@@ -15,6 +15,7 @@ from lazyck.check.blob_objects import BlobObject, Defined, read_blob_object
 from lazyck.check.compare import BY_DESIGN, FAILING, Comparison, Lazy, compare
 from lazyck.postbuild.objects.elf import Symbol
 from lazyck.postbuild.objects.offered import Offered
+from lazyck.postbuild.objects.reveal import private_name
 
 needs_clang = pytest.mark.skipif(not shutil.which("clang++-19"), reason="no clang++-19 on PATH")
 
@@ -53,12 +54,12 @@ def found(
     lazily: Offered,
     *blobs: BlobObject,
     stubs: Iterable[str] = (),
-    binds_own: bool = False,
+    tag: str = "",
     shared: bool = True,
     whole: bool = True,
     kept: Iterable[str] = (),
 ) -> Comparison:
-    lazy = Lazy(lazily, frozenset(stubs), binds_own, frozenset({"e", *kept}), shared)
+    lazy = Lazy(lazily, frozenset(stubs), tag, frozenset({"e", *kept}), shared)
     return compare(ahead, lazy, blobs, whole=whole)
 
 
@@ -159,10 +160,21 @@ def test_the_variants_of_a_constructor_are_no_aliases() -> None:
 def test_a_variable_of_a_blob_and_of_the_library_must_be_one() -> None:
     blob = BlobObject("/p/v.cpp", "", (variable("count"), variable("_ZGVcount")))
     both = library(export("count", type="OBJECT", binding="WEAK"))
-    assert kinds(found(both, both, blob, binds_own=True)) == [("copies", "count", "/p/v.cpp")]
     assert kinds(found(both, both, blob)) == []
     inside = library(names=["count"])
     assert kinds(found(inside, inside, blob)) == [("copies", "count", "/p/v.cpp")]
+    offered = library(export(private_name("count", "tag"), type="OBJECT"), names=["count"])
+    assert [kind for kind, _, _ in kinds(found(inside, offered, blob, tag="tag"))] == ["own"]
+
+
+def test_what_a_lazy_blob_needs_of_its_library_must_be_in_its_reach() -> None:
+    blob = BlobObject("/p/a.cpp", "", (defined("f"),), needs=frozenset({"hidden", "shown", "other"}))
+    ahead = library(export("f"), export("shown"), names=["hidden"], undefined=["other"])
+    lazily = library(export("f"), export("shown"), names=["hidden"])
+    assert kinds(found(ahead, lazily, blob, stubs=["f"])) == [("unreachable", "hidden", "/p/a.cpp")]
+    assert kinds(found(ahead, lazily, replace(blob, eager="it is"), stubs=["f"])) == []
+    offered = library(export("f"), export("shown"), export(private_name("hidden", "tag")), names=["hidden"])
+    assert [kind for kind, _, _ in kinds(found(ahead, offered, blob, stubs=["f"], tag="tag"))] == ["own"]
 
 
 def test_a_variable_that_blobs_alone_have_is_one_for_them() -> None:

@@ -221,9 +221,11 @@ def test_first_call_during_a_capture_is_an_error_that_names_blob_and_prebuild(
 
 CAPTURING = r"""
 #include "platform/environment.h"
+#include "platform/glibc.h"
 #include "platform/gpu.h"
 #include <cstdio>
 bool lazyck::rt::is_privileged() { return false; }
+bool lazyck::rt::may_ask_loader() { return true; }
 int main() { std::puts(lazyck::rt::capturing_runtime("rocm").c_str()); }
 """
 

@@ -59,9 +59,7 @@ def words_of(
 ) -> tuple[list[str], dict[str, str]]:
     link = linking(at, *words, tool=tool)
     inputs = replace(read_inputs(link, by_name("host").table), first=2)  # where the blobs' objects stand
-    return link_words(
-        link_context(into, link, inputs, options=OPTIONS), eager, demands, ("cudaLaunchKernel",)
-    )
+    return link_words(link_context(into, link, inputs, options=OPTIONS), eager, demands, ("cudaLaunchKernel",))
 
 
 def copy_of(at: Path, name: str, shown: str = "") -> str:
