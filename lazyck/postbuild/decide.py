@@ -212,7 +212,6 @@ def _demands(given: Given, facts: Facts, settled: Settled, hidden: frozenset[str
         only_named=members.only_named,
         kept=tuple(path for path, symbols in facts.dropped.items() if symbols & used),
         offered={s: private_name(s, given.context.tag) for s in sorted(offered)},
-        versions=tuple(sorted(facts.versions)),
         stand_ins=facts.stand_ins,
         has_blobs=bool(blobs),
     )

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -68,13 +68,12 @@ def describe(
     private: PrivateNames,
     bridge: Path | None,
     contents: bundle.FileDigests,
-    versions: Iterable[str] = (),
     stand_ins: Mapping[StandIn, Path] = MappingProxyType({}),
 ) -> Description:
     """Return the manifest of the library and what its bundle holds. `contents` knows files that
     were read before. `program` compiles the kernels of host `units`, each given with what its
     source reads. By the object `bridge` blobs reach a built-in GPU runtime, or wrappers of one.
-    `versions` are the library's exports under versions. Blobs are linked against `stand_ins`."""
+    Blobs are linked against `stand_ins`."""
     lazy, owned, options, machine = settled.lazy, settled.owned, context.options, context.inputs.machine
     every = [*lazy, *units.values()]
     paths = paths_by_toolchain(every, context.name, options)
@@ -109,7 +108,7 @@ def describe(
         read = contents.of_headers(reached.by(p), paths[p.blob.call.toolchain])
         return bundle.blob_digest(recipe, context.name, library, contents.of_file(p.blob.source), read)
 
-    linked = (*versions, *(s.key for s in stand_ins))
+    linked = [s.key for s in stand_ins]
     sources = [paths[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
     for p, name, source in zip(lazy, names, sources, strict=False):

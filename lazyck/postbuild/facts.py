@@ -29,7 +29,6 @@ class Facts:
     unexported: frozenset[str] = frozenset()  # symbols that the link, and not their object, hides
     lost: frozenset[str] = frozenset()  # symbols that cannot be offered to blobs
     dropped: Mapping[str, frozenset[str]] = field(default_factory=dict)  # libraries by path → what they alone have
-    versions: frozenset[str] = frozenset()  # exports with their versions, which blobs' references have, too
     stand_ins: tuple[StandIn, ...] = ()  # of libraries with versions, which blobs are linked against
     without_runtime: frozenset[str] = frozenset()  # what wrappers of a GPU runtime lack (see `Observed`)
 
@@ -70,7 +69,6 @@ class Demands:
     kept: tuple[str, ...] = ()  # the paths of shared libraries to keep
     offered: Mapping[str, str] = field(default_factory=dict)  # hidden symbols of objects → their private names
     whole: bool = False  # whether blobs are compiled whole: the wrappers of a GPU runtime are out of their reach
-    versions: tuple[str, ...] = ()  # what the library exports under versions, which blobs' references have, too
     stand_ins: tuple[StandIn, ...] = ()
     has_blobs: bool = True  # kernel units use nothing of the library
 

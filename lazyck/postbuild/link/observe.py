@@ -13,7 +13,6 @@ from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.facts import Plan, Settled
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import cudart, elf
-from lazyck.postbuild.objects.offered import versioned_exports
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.reasons import sentence
 from lazyck.postbuild.state import LinkState
@@ -28,7 +27,6 @@ class Observed:
     unexported: frozenset[str]
     lost: frozenset[str]
     dropped: Mapping[str, frozenset[str]]
-    versions: frozenset[str]
     without_runtime: frozenset[str]
 
 
@@ -51,7 +49,6 @@ def observe(
         unexported,
         frozenset(s for s, name in private.items() if name not in image.defined),
         dict(_dropped(context, image, others)),
-        frozenset(v for v in versioned_exports(library) if not v.startswith(abi.PRIVATE_LEAD)),
         _without_runtime(image, runtime, others) if runtime and not settled.units else frozenset(),
     )
 

@@ -142,9 +142,7 @@ class Steps:
         private = PrivateNames(settled.lazy, settled.owned, plan.demands.offered, context.tag, self._given.mentions)
         bridge = cudart.assemble(runtime, context.directory, context.compiler) if runtime else None
         against = stand_in.assemble(plan.demands.stand_ins, context.directory, context.compiler)
-        made = describe(
-            context, settled, with_reads, self._program, private, bridge, self._contents, plan.demands.versions, against
-        )
+        made = describe(context, settled, with_reads, self._program, private, bridge, self._contents, against)
         cases = proof.cases(made)
         finding = Finding(unproved=made.unfit) if made.unfit else proof.foresee(cases)
         if not finding.lacking and not made.unfit:
@@ -176,7 +174,6 @@ class Steps:
             unexported=facts.unexported | seen.unexported,
             lost=facts.lost | seen.lost,
             dropped={**facts.dropped, **seen.dropped},
-            versions=facts.versions | seen.versions,
             without_runtime=facts.without_runtime | seen.without_runtime,
         )
 

@@ -69,14 +69,6 @@ def read_offered(path: Path) -> Offered:
         raise FormatError(f"{path}: damaged ELF file ({e})", "build it again") from e
 
 
-def versioned_exports(path: Path) -> tuple[str, ...]:
-    """Return the symbols that the library at `path` exports under versions, each with its version.
-    Raises `LazyckError`."""
-    if elf.read_section(path, ".gnu.version_d") is None:
-        return ()
-    return tuple(sorted(name for name in read_offered(path).exports if "@" in name))
-
-
 def with_named(library: Offered, named: Iterable[str]) -> Offered:
     """Return `library` with all symbols `taken` that the libraries at the paths `named` define,
     since a symbol without a version does not tell where the linker found it. A path that has

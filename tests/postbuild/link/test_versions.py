@@ -1,4 +1,4 @@
-"""Tests that symbol versions of a library are in the keys of its blobs."""
+"""Tests that a blob finds its library's symbols, whatever versions these have now."""
 
 import subprocess
 import sys
