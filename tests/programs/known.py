@@ -18,11 +18,7 @@ class Known:
         return any(fnmatch.fnmatchcase(name, self.pattern) for name in (f"seen/{what}", *program.names()))
 
 
-_HIDES = "what the link or a header hides is looked for in text"
-
 KNOWN = (
-    Known("symbols/hidden-begin", _HIDES, 49),
     Known("scripts/symver", "the library's own calls reach the old one of two versions of a blob's function", 49),
     Known("seen/vague symbols", "what only a blob instantiates is not exported", 49),
-    Known("seen/more symbols", "a hidden symbol that a blob needs is exported", 49),
 )
