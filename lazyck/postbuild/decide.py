@@ -65,11 +65,10 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     objects = tuple(made for blob, made in facts.objects.items() if blob not in left_out)
     stubs = frozenset(s for symbols in owned.lazy.values() for s in symbols)
     bound = link_rules.bound(given.context.inputs, together((real, taken)), stubs)
-    hides = {p.blob: p.private | facts.unexported.intersection(owned.lazy[p.blob]) for p in offers}
-    shown = tuple(replace(p, private=hides[p.blob] | bound.intersection(owned.lazy[p.blob])) for p in offers)
-    plain = bound.difference(*hides.values())
-    settled = Settled(owned, shown, objects, copies, unneeded - copies, plain)
     within = bound | facts.unexported
+    shown = tuple(replace(p, private=p.private | (within & {*p.symbols})) if within else p for p in offers)
+    plain = bound - facts.unexported.union(*(p.private for p in offers))
+    settled = Settled(owned, shown, objects, copies, unneeded - copies, plain)
     hidden = _own(real.hidden | taken.hidden | (within & (real.defined | taken.defined)))
     ask, eager = _out_of_reach(given, facts, settled, real, hidden, needs)
     if ask or eager:
@@ -178,7 +177,8 @@ def _out_of_reach(
     within = hidden | stubs
     for p in lazy:
         asked = needs.get(p.blob, frozenset())
-        lost = (asked & facts.lost) | {s for s in within if s + elf.WANTED_HERE in asked}
+        here = {s.removesuffix(elf.WANTED_HERE) for s in asked if s.endswith(elf.WANTED_HERE)}
+        lost = (asked & facts.lost) | (here & within)
         if lost:
             eager[p.blob] = Reason(ReasonKind.NOT_EXPORTED, min(lost))
         for symbol in asked.intersection(called) - own[p.blob]:
@@ -193,8 +193,7 @@ def _alone(given: Given, real: SymbolNames, hidden: frozenset[str]) -> frozenset
     not what each such file has itself."""
     strong = real.strong | given.found.members.strong
     weak = hidden - strong
-    declared = given.mentions.declared_instances
-    instances = frozenset(s for s in weak if template_of(s) in declared)
+    instances = frozenset(s for s in weak if template_of(s) in given.mentions.declared_instances)
     return (hidden & strong) | instances | of_classes_with(strong, weak)
 
 

@@ -31,6 +31,9 @@ class CompileCommand:
     source: str
     output: str
 
+    def __hash__(self) -> int:
+        return hash((self.source, self.output))  # which tell nearly all apart: `call` is long
+
     @property
     def stem(self) -> str:
         """The source's file name without its last suffix, by which users know the blob."""
