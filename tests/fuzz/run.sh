@@ -91,9 +91,9 @@ for target in ${@:-$native $decoders}; do
     fi
     set -- "$out/$target"
     case $target in
-    manifest) build manifest "$src/bundle/manifest_view.cpp" "$src/platform/elf_view.cpp" $base ;;
+    manifest) build manifest "$src/bundle/manifest_view.cpp" "$src/platform/cpu.cpp" "$src/platform/elf_view.cpp" $base ;;
     elf) build elf "$src/platform/elf_view.cpp" ;;
-    entry) build entry "$src/platform/elf_view.cpp" "$src/cache/checked_file.cpp" "$src/platform/process_tree.cpp" "$src/platform/memory_file.cpp" "$src/cache/cache.cpp" \
+    entry) build entry "$src/platform/elf_view.cpp" "$src/cache/checked_file.cpp" "$src/cache/front.cpp" "$src/cache/loader_names.cpp" "$src/platform/empty_library.cpp" "$src/platform/process_tree.cpp" "$src/platform/memory_file.cpp" "$src/cache/cache.cpp" \
         "$src/cache/costs.cpp" "$src/platform/staging.cpp" "$src/platform/environment.cpp" $base ;;
     shim_*) build "$target" ;;
     *) set -- "$python" "$here/run_python.py" "--$target" ;;

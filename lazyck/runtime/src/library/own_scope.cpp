@@ -97,8 +97,8 @@ std::size_t opened_by_program(const std::vector<Object>& objects) {
 }
 
 // Returns what the loader searches for a reference of this library, after the program's libraries:
-// the library that the program opened, and what that needs, breadth first, up to this library. It is
-// nothing if this is one of the program's libraries itself.
+// the library that the program opened, and what that needs, breadth first, up to this library. It
+// is nothing if this is one of the program's libraries itself.
 std::vector<Object> searched_up_to_self(const std::vector<Object>& objects) {
     const std::size_t self = objects.size() - 1, opened = opened_by_program(objects);
     if (objects[opened].name.empty()) return {};
@@ -121,8 +121,8 @@ bool has_search_path(const Object& object) {
     return object.address_in(DT_RUNPATH) != 0 || object.address_in(DT_RPATH) != 0;
 }
 
-// Returns whether the program may have loaded the last object by dlopen: the loader itself is in its
-// list where the program's start has put it.
+// Returns whether the program may have loaded the last object by dlopen: the loader itself is in
+// its list where the program's start has put it.
 bool may_be_opened(const std::vector<Object>& objects) {
     const std::uintptr_t loader = getauxval(AT_BASE);
     return std::any_of(objects.begin(), objects.end(),
@@ -185,8 +185,8 @@ void visit_symbols(const Object& object, Visit visit) {
     }
 }
 
-// Returns the same for a library that was loaded with RTLD_GLOBAL: a mark of the program comes after
-// the library's own. So any name will do of which the program and the library have one each.
+// Returns the same for a library that was loaded with RTLD_GLOBAL: a mark of the program comes
+// after the library's own. So any name will do of which the program and the library have one each.
 bool is_deep_and_global(const Object& self, const OpenObject& program, const OpenObject& own) {
     bool is_found = false;
     visit_symbols(self, [&](const char* name, const ElfW(Sym)&, std::uint32_t) {
