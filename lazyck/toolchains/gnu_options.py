@@ -101,7 +101,8 @@ _PLAIN = (
 # in the recipe, with the toolchain's place in place of a path in it.
 _FAMILIES = (
     "-W -O --optimize -g --debug -m -std= --std= -stdlib= -rtlib= -unwindlib= -cl- -static-lib "
-    "-shared-lib -nostartfiles -nodefaultlibs -nostdlib -parallel-jobs= --param= --define-macro= --undefine-macro= "
+    "-shared-lib -nostartfiles -nodefaultlibs -nostdlib -nolibc -nopie -parallel-jobs= --param= --define-macro= "
+    "--undefine-macro= "
     "--assert= --offload-arch= --no-offload-arch= --cuda-gpu-arch= --no-cuda-gpu-arch= --amdgpu-target= "
     "--offload= --offload-jobs= --offload-compression-level= --gpu-max-threads-per-block= --cuda-feature= "
     "--cuda-include-ptx= --no-cuda-include-ptx= --hip-version= --rocm-path= --hip-path= --rocm-device-lib-path= "

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lazyck.postbuild import summary
+from lazyck.postbuild.link.arguments import load_ahead
 from programs.program import Program, Tree, change, plant, write
 from programs.warm_python import WarmPython
 
@@ -185,6 +186,7 @@ class Workshop:
         if built.exists():
             here, there = _read_library(built), _read_library(lazy / "out" / case.tree.library)
             every, others = here.pop("all symbols"), there.pop("all symbols")
+            there["needed"] -= self._kept(case) - here["needed"]  # a text could name what is in these, by design
             there["symbols"] = here["symbols"] & others  # a weak symbol may have become a strong one, and reverse
             seen += [(what, here[what], there[what]) for what in here]
             seen += [
@@ -195,6 +197,11 @@ class Workshop:
             if one != other and not any(fnmatch.fnmatchcase(f"seen/{what}", p) for p in self._left_out):
                 gone, new = sorted(one - other), sorted(other - one)
                 case.differences.append(Difference(step, what, f"only {gone[:9]}", f"only {new[:9]}"))
+
+    def _kept(self, case: _Case) -> set[str]:
+        """Return the libraries that the lazy link keeps for its blobs' sake."""
+        links = (load_ahead(path.parent) for path in (self._place / "tmp").glob("libs/*/ahead.json"))
+        return {name for link in links if Path(link.words[-1]).name == case.tree.library for name in link.kept}
 
     def _again(self, cases: Sequence[_Case], step: str, env: Mapping[str, str] | None = None) -> None:
         for case in cases:
