@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import lru_cache
 
 from lazyck import abi
 from lazyck.toolchains import gpu_runtimes
 from lazyck.toolchains.gpu_runtimes import GpuRuntime, Process
 
 
-@lru_cache
 def render_header() -> str:
     return abi.render_constants() + "\n".join(_render_gpu_runtimes(gpu_runtimes.GPU_RUNTIMES)) + "\n"
 

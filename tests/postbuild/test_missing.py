@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lazyck.postbuild.link.reach import check_complete, needed_libraries
 from support import AARCH64, HERE
 
 from lazyck.errors import BuildError, CommandError
 from lazyck.postbuild.eager import EagerObject
+from lazyck.postbuild.link.observe import check_complete, needed_libraries
 from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.postbuild.state import LinkState
 from lazyck.toolchains.command import CompileCommand, Invocation

@@ -129,13 +129,13 @@ def manifest() -> Manifest:
     ]
     blobs = (
         BlobRecord("plain", "src/plain.cpp", 0, "a" * 64, ("first", "second")),
-        BlobRecord("parted", "src/parted.cu", 1, "b" * 64, ("third.lazyck.1a2b3c4d",),
+        BlobRecord("parted", "src/parted.cu", 1, "b" * 64, ("third.lazyck",),
                    units=UnitRecipes("units", 0, 1)),
         BlobRecord("kernel", "src/kernel.cu", 1, "c" * 64, ("fourth",), kernel="parted\tfourth\tx"),
     )  # fmt: skip
     return Manifest(
         "demo", "libdemo.so", "shelf", "/baked", ("80", "90"), (host, device, *lesser), blobs, creator="test",
-        digest="d" * 64, machine="x86_64", private_names=("hidden.lazyck.1a2b3c4d",), contents="e" * 64,
+        digest="d" * 64, machine="x86_64", private_names=("lazyck.1a2b3c4d",), private_tag="tag", contents="e" * 64,
     )  # fmt: skip
 
 

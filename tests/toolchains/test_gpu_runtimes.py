@@ -86,7 +86,7 @@ int main() {
     return 0;
 }
 """
-ASKED = ("platform/gpu.cpp", "platform/threads.cpp", "base/text.cpp")
+ASKED = ("platform/gpu.cpp", "platform/glibc.cpp", "platform/threads.cpp", "base/text.cpp")
 # Where functions of GPU runtimes may be named besides, and why.
 NAMED = {
     "lazyck/toolchains/": "toolchains know the libraries that their compilers link, and try compilers out",

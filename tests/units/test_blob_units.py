@@ -209,16 +209,6 @@ def test_a_kernel_that_cannot_be_had_by_itself_is_remembered(blob: Built, spy: P
     assert [line.split()[0] for line in said.splitlines()] == ["host", "refused", "whole"]
 
 
-def test_where_a_version_script_hides_the_way_to_the_library_blobs_are_whole(
-    lazyck: Lazyck, tmp_path: Path, spy: Path
-) -> None:
-    script = "printf '{ global: launch; ask; local: *; };' > script\n"
-    blob = build(lazyck, tmp_path, FILES, blobs="*/blob.cu", link=f"{script}{LINK} -Xlinker --version-script=script")
-    assert "1 blob deferred, 1 lazy with 2 symbols, 0 eager" in blob.said
-    _, seen = blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")
-    assert len(used(seen)) == 1 and blob.entries == ["blob"]
-
-
 def test_where_nothing_can_be_taken_apart_the_blob_is_compiled_whole(own_blob: Built, spy: Path) -> None:
     own_blob.unit_program().chmod(0o644)  # as on a file system that is mounted noexec
     _, seen = own_blob.run(spy, "launch", 0, LAZYCK_BY_KERNEL="1")

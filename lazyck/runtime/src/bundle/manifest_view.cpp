@@ -239,14 +239,14 @@ Strings ManifestView::private_names() const {
     return names;
 }
 
-std::string ManifestView::private_name(std::string_view symbol) const {
-    const std::string text = std::string(symbol) + string(m_header.private_tag);
+std::string private_name(std::string_view symbol, std::string_view tag) {
+    const std::string text = std::string(symbol).append(tag);
     return LAZYCK_PRIVATE_LEAD + sha256_hex(text.data(), text.size()).substr(0, LAZYCK_PRIVATE_DIGITS);
 }
 
 std::string ManifestView::elf_name(std::string_view symbol) const {
     if (!is_private(symbol)) return std::string(symbol);
-    return private_name(symbol.substr(0, symbol.size() - (sizeof LAZYCK_PRIVATE_MARK - 1)));
+    return private_name(symbol.substr(0, symbol.size() - (sizeof LAZYCK_PRIVATE_MARK - 1)), private_tag());
 }
 
 ManifestView::SymbolColumns ManifestView::symbol_at(std::uint32_t index) const {

@@ -46,6 +46,9 @@ std::string device_name(std::string text);
 // the form that BlobRow has.
 Strings lines_of_table(std::string_view table);
 
+// Returns the private name of `symbol` in the library of that `tag`.
+std::string private_name(std::string_view symbol, std::string_view tag);
+
 class ManifestView {
  public:
     // Constructs a view of no manifest, which has no blobs.
@@ -96,8 +99,8 @@ class ManifestView {
     Strings archs() const { return list(m_header.archs); }
     // Returns the private names of all functions and variables that blobs use under such a name.
     Strings private_names() const;
-    // Returns the private name of `symbol`, whether it has one here or not.
-    std::string private_name(std::string_view symbol) const;
+    // Returns what private names are made with.
+    const char* private_tag() const { return string(m_header.private_tag); }
     // Returns the SHA-256 of the bundle's list of its contents, or an empty string if the bundle
     // was laid out by hand.
     const char* contents() const { return string(m_header.contents); }

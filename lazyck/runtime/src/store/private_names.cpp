@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "bundle/manifest_view.h"
 #include "platform/files.h"
 
 namespace lazyck::rt {
@@ -74,10 +75,9 @@ void write_at(int fd, std::uint64_t at, const void* data, std::size_t size) {
 
 }  // namespace
 
-std::string give_private_names(int fd, const ManifestView& manifest) {
-    const Strings list = manifest.private_names();
-    if (list.empty()) return "";
-    const std::unordered_set<std::string_view> names(list.begin(), list.end());
+std::string give_private_names(int fd, const Strings& private_names, std::string_view tag) {
+    if (private_names.empty()) return "";
+    const std::unordered_set<std::string_view> names(private_names.begin(), private_names.end());
     MappedFile file;
     if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
     SymbolNames object(file.data(), file.size());
@@ -87,7 +87,7 @@ std::string give_private_names(int fd, const ManifestView& manifest) {
     std::string text(reinterpret_cast<const char*>(file.data()) + object.strings.sh_offset, object.strings.sh_size);
     for (Elf64_Sym& row : object.rows) {
         if (ELF64_ST_BIND(row.st_info) == STB_LOCAL) continue;
-        const std::string name = manifest.private_name(object.name(row));
+        const std::string name = private_name(object.name(row), tag);
         if (names.find(name) == names.end()) continue;
         row.st_name = static_cast<Elf64_Word>(text.size());
         text.append(name).push_back('\0');

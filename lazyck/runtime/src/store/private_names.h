@@ -2,16 +2,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
-#include "bundle/manifest_view.h"
+#include "base/text.h"
 
 namespace lazyck::rt {
 
-// Renames symbols in the relocatable object that is open as `fd` for reading and writing: all that
-// the library of `manifest` offers under private names, defined or not. A name that nothing outside
-// its library could see must not be bound to a symbol of another library, so the linker and the
-// loader get a name that no other library has. Returns what is wrong with the object, or an empty
-// string. Throws CompileError if the object cannot be read or written.
-std::string give_private_names(int fd, const ManifestView& manifest);
+// Renames symbols in the relocatable object that is open as `fd` for reading and writing: all whose
+// private name in the library of that `tag` is in `private_names`, defined or not. A name that
+// nothing outside its library could see must not be bound to a symbol of another library, so the
+// linker and the loader get a name that no other library has. Returns what is wrong with the
+// object, or an empty string. Throws CompileError if the object cannot be read or written.
+std::string give_private_names(int fd, const Strings& private_names, std::string_view tag);
 
 }  // namespace lazyck::rt
