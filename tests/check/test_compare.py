@@ -258,7 +258,7 @@ def test_that_a_kernel_is_registered_is_no_start_up_code_of_a_source(tmp_path: P
 def test_what_every_file_that_uses_it_defines_anew_may_be_missing() -> None:
     blob = BlobObject("/p/v.cpp", "", (defined("f", binding="WEAK"), variable("count")))
     ahead = library(export("f", binding="WEAK"), export("count", type="OBJECT", binding="WEAK"))
-    lazy = Lazy(library(), frozenset(), False)
+    lazy = Lazy(library(), frozenset())
     comparison = compare(ahead, lazy, [blob], whole=True, vague=frozenset({"f", "count"}))
     assert [(d.kind, d.fails) for d in comparison.differences] == [("vague", False), ("vague-state", False)]
 
@@ -268,7 +268,7 @@ def test_an_inline_function_may_come_from_a_needed_library_that_has_it(taken: li
     ahead = library(export("f", binding="WEAK"))
     lazily = replace(library(undefined=["f"]), taken=frozenset(taken))
     blob = BlobObject("/p/f.cpp", "", (defined("f", binding="WEAK", is_merged=True),))
-    comparison = compare(ahead, Lazy(lazily, frozenset(), False), [blob], whole=True, vague=frozenset("f"))
+    comparison = compare(ahead, Lazy(lazily, frozenset()), [blob], whole=True, vague=frozenset("f"))
     assert [(d.kind, d.symbol) for d in comparison.differences] == [(kind, "f")]
 
 

@@ -128,7 +128,8 @@ def built(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> Pa
 )
 def test_program_sees_the_same(built: Path, way: str, other: str) -> None:
     def seen(kind: str) -> tuple[int, str]:
-        words = (built / "p", way, *(f"{kind}{n}/libk.so" for n in ("1", other)), f"{kind}1/libneeds.so")
+        libraries = [f"{kind}{n}/libk.so" for n in ("1", other)]
+        words = [str(built / "p"), way, *libraries, f"{kind}1/libneeds.so"]
         env = {**os.environ, "LAZYCK_CACHE_DIR": str(built / "cache"), "LAZYCK_LOG": "error"}
         done = subprocess.run(words, cwd=built, env=env, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout + done.stderr

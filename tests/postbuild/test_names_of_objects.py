@@ -83,9 +83,12 @@ long_kind XX 1
 
 
 def test_names_of_several_objects_come_together() -> None:
-    parts = [SymbolNames(*(frozenset({f"{kind}{i}"}) for kind in "dusha"), has_startup=i == 1) for i in range(2)]
-    joined = SymbolNames(*(frozenset({f"{kind}0", f"{kind}1"}) for kind in "dusha"), has_startup=True)
-    assert together([parts[0], None, parts[1]]) == joined
+    def part(i: int) -> SymbolNames:
+        d, u, s, h, a, f, r = (frozenset({f"{kind}{i}"}) for kind in "dushafr")
+        return SymbolNames(d, u, s, h, a, f, has_startup=i == 1, resolved=r)
+
+    d, u, s, h, a, f, r = (frozenset({f"{kind}0", f"{kind}1"}) for kind in "dushafr")
+    assert together([part(0), None, part(1)]) == SymbolNames(d, u, s, h, a, f, has_startup=True, resolved=r)
     assert together([]) == SymbolNames()
 
 
