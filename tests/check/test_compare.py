@@ -168,12 +168,12 @@ def test_a_variable_of_a_blob_and_of_the_library_must_be_one() -> None:
 
 
 def test_what_a_lazy_blob_needs_of_its_library_must_be_in_its_reach() -> None:
-    blob = BlobObject("/p/a.cpp", "", (defined("f"),), needs=frozenset({"hidden", "shown", "other"}))
-    ahead = library(export("f"), export("shown"), names=["hidden"], undefined=["other"])
-    lazily = library(export("f"), export("shown"), names=["hidden"])
-    assert kinds(found(ahead, lazily, blob, stubs=["f"])) == [("unreachable", "hidden", "/p/a.cpp")]
+    blob = BlobObject("/p/a.cpp", "", (defined("f"),), needs=frozenset({"_Z6hiddenv", "_Z5shownv", "other", "atexit"}))
+    ahead = library(export("f"), export("_Z5shownv"), names=["_Z6hiddenv", "atexit"], undefined=["other"])
+    lazily = library(export("f"), export("_Z5shownv"), names=["_Z6hiddenv"])
+    assert kinds(found(ahead, lazily, blob, stubs=["f"])) == [("unreachable", "_Z6hiddenv", "/p/a.cpp")]
     assert kinds(found(ahead, lazily, replace(blob, eager="it is"), stubs=["f"])) == []
-    offered = library(export("f"), export("shown"), export(private_name("hidden", "tag")), names=["hidden"])
+    offered = library(export("f"), export("_Z5shownv"), export(private_name("_Z6hiddenv", "tag")), names=["_Z6hiddenv"])
     assert [kind for kind, _, _ in kinds(found(ahead, offered, blob, stubs=["f"], tag="tag"))] == ["own"]
 
 
