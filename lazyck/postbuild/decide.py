@@ -26,6 +26,7 @@ from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains.command import CompileCommand
 
 Blobs = Mapping[CompileCommand, Reason]
+_HIDING = ("-fvisibility=hidden", "-fvisibility=internal")  # without these, what is protected is exported
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     bound = link_rules.bound(given.context.inputs, together((real, taken)), stubs)
     within = bound | facts.unexported
     shown = tuple(replace(p, private=p.private | (within & {*p.symbols})) if within else p for p in offers)
-    plain = bound - facts.unexported.union(*(p.private for p in offers))
+    hides = {p.blob for p in offers if any(word.endswith(_HIDING) for word in p.blob.call.argv)}
+    protected = bound.union(*(p.private for p in offers if p.blob not in hides))
+    plain = protected - facts.unexported.union(*(p.private for p in offers if p.blob in hides))
     settled = Settled(owned, shown, objects, copies, unneeded - copies, plain)
     hidden = _own(real.hidden | taken.hidden | (within & (real.defined | taken.defined)))
     ask, eager = _out_of_reach(given, facts, settled, real, hidden, needs)

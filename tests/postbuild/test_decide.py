@@ -301,6 +301,16 @@ def test_what_the_link_hides_is_offered_too_and_stubs_have_private_names() -> No
     assert plan.settled and plan.settled.lazy[0].private == {"f"}
 
 
+def test_what_options_hide_stays_hidden_and_what_a_source_protects_stays_exported() -> None:
+    hiding = replace(B, call=replace(B.call, argv=("c++", "-fvisibility=hidden")))
+    private = {"private": frozenset({"f", "g"})}
+    link = Link([probed(A, "f", **private), probed(hiding, "g", **private)], names(undefined="f g"))
+    plan = link.plan(Facts(unexported=frozenset({"other"})))
+    assert plan.settled and plan.settled.bound == set()
+    link.probed = [probed(A, "f", private=frozenset({"f"})), probed(hiding, "g", private=frozenset({"g"}))]
+    assert link.plan().settled.bound == {"f"}  # type: ignore[union-attr]
+
+
 def test_of_what_cannot_be_offered_only_a_compile_tells_whether_a_blob_is_eager() -> None:
     facts = Facts(lost=frozenset({"_Z6hiddenv"}))
     link = Link([probed(A, "f"), probed(B, "g")], names("_Z6hiddenv", hidden="_Z6hiddenv"))
