@@ -77,8 +77,7 @@ def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
         found.append(Defined(s.name, s.binding, type_, s.visibility, s.size, is_state, (s.section, s.value), is_merged))
     handles = known.by_nvcc.union(known.handles.values())
     start_up = _start_up(image, table, source, handles)
-    needs = elf.read_object(path).asked_for
-    return BlobObject(source, eager, tuple(found), handles, start_up=start_up, needs=needs)
+    return BlobObject(source, eager, tuple(found), handles, start_up=start_up, needs=elf.asked_for(table))
 
 
 def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles: frozenset[str]) -> frozenset[str]:

@@ -137,7 +137,7 @@ class Archives:
     @cached_property
     def _asked_for(self) -> frozenset[str]:
         """Return what real objects, shared libraries and the link's options ask for."""
-        shared = (elf.read_shared(path).undefined for _, path in self._inputs.libraries)
+        shared = (elf.read_dependency(path).undefined for _, path in self._inputs.libraries)
         return self._given.asked_for.union(self._inputs.wanted, *shared)
 
 

@@ -1,5 +1,5 @@
-"""Decides what becomes of each blob of a link, from what is known so far. Nothing is read or run
-here (see facts.py).
+"""Decides what becomes of each blob of a link, from what is known so far (see facts.py). Nothing is
+run here, but for names in messages.
 
 What a blob may need of its library is offered to it: every symbol that its text could name. Where
 offering does not do, and a blob would have to be eager, the compiler is asked first.
@@ -23,10 +23,10 @@ from lazyck.postbuild.ownership import Ownership, assign
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult
 from lazyck.postbuild.reasons import Reason, ReasonKind
+from lazyck.toolchains import by_name
 from lazyck.toolchains.command import CompileCommand
 
 Blobs = Mapping[CompileCommand, Reason]
-_HIDING = ("-fvisibility=hidden", "-fvisibility=internal")  # without these, what is protected is exported
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,11 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     if reasons := _reasons(given, facts, offers, owned, real, needed):
         return Plan(compile=reasons)
     objects = tuple(made for blob, made in facts.objects.items() if blob not in left_out)
-    stubs = frozenset(s for symbols in owned.lazy.values() for s in symbols)
-    bound = link_rules.bound(given.context.inputs, together((real, taken)), stubs)
+    bound = link_rules.bound(given.context.inputs, together((real, taken)), owned.stubs)
     within = bound | facts.unexported
     shown = tuple(replace(p, private=p.private | (within & {*p.symbols})) if within else p for p in offers)
-    hides = {p.blob for p in offers if any(word.endswith(_HIDING) for word in p.blob.call.argv)}
-    protected = bound.union(*(p.private for p in offers if p.blob not in hides))
-    plain = protected - facts.unexported.union(*(p.private for p in offers if p.blob in hides))
+    hidden_by_options = frozenset[str]().union(*(p.private for p in offers if p.private and _is_hiding(p.blob)))
+    plain = bound.union(*(p.private for p in offers)) - hidden_by_options - facts.unexported
     settled = Settled(owned, shown, objects, copies, unneeded - copies, plain)
     hidden = _own(real.hidden | taken.hidden | (within & (real.defined | taken.defined)))
     ask, eager = _out_of_reach(given, facts, settled, real, hidden, needs)
@@ -80,7 +78,15 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     runtime = runtime_of(settled, demands)
     if runtime and not facts.without_runtime.isdisjoint(runtime.wrapped):
         demands = replace(demands, whole=True)
-    return Plan(settled=settled, demands=demands, real=real, taken=taken)
+        runtime = runtime_of(settled, demands)
+    return Plan(settled=settled, demands=demands, real=real, taken=taken, runtime=runtime)
+
+
+def _is_hiding(blob: CompileCommand) -> bool:
+    """Return whether options of the compile hide functions. The probe has them protected instead,
+    as a source may have them by itself."""
+    toolchain = by_name(blob.call.toolchain)
+    return toolchain.hides_symbols(toolchain.base_words(blob))
 
 
 def _fresh(eager: Blobs, facts: Facts) -> Blobs:
@@ -171,13 +177,14 @@ def _out_of_reach(
     lazy, env, mentions = settled.lazy, given.context.env, given.mentions
     handles = {k: p.blob for p in lazy for k in p.kernels if k not in p.weak and not is_private(k)}
     called = {s: p.blob for p in lazy for s in _own(p.unreachable) - p.weak - real.strong if s not in p.kernels}
-    stubs = frozenset(s for symbols in settled.owned.lazy.values() for s in symbols)
     bound = mentions.attributed(_alone(given, real, hidden))
     named = mentions.by_blob(facts.lost | handles.keys() | called.keys() | bound)
     own = {p.blob: {*p.symbols, *p.unreachable, *p.kernels} for p in lazy}
     ask = frozenset(p.blob for p in lazy if p.blob not in needs and named(p.blob) - own[p.blob])
+    if ask:
+        return ask, {}
     eager: dict[CompileCommand, Reason] = {}
-    within = hidden | stubs
+    within = hidden | settled.owned.stubs
     for p in lazy:
         asked = needs.get(p.blob, frozenset())
         here = {s.removesuffix(elf.WANTED_HERE) for s in asked if s.endswith(elf.WANTED_HERE)}
@@ -188,7 +195,7 @@ def _out_of_reach(
             eager[called[symbol]] = Reason(ReasonKind.HIDDEN, symbol)
         for kernel in asked.intersection(handles) - own[p.blob]:
             eager[handles[kernel]] = kernels.launched(kernel, Path(p.blob.source).name, env)
-    return (ask, {}) if ask else (ask, eager)
+    return ask, eager
 
 
 def _alone(given: Given, real: SymbolNames, hidden: frozenset[str]) -> frozenset[str]:

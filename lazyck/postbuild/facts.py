@@ -2,13 +2,15 @@
 
 A link is decided in a loop: `decide` makes a plan from the facts, a step of the plan is carried
 out, and what that shows is added to the facts. Facts are only ever added, and there are no more of
-them than blobs, symbols, headers and libraries. So the loop ends.
+them than blobs, symbols, headers and libraries. So the loop ends. Stand-ins alone are those of the
+last link, which do not depend on the stand-ins before.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from lazyck.postbuild.eager import EagerObject, HostUnit
+from lazyck.postbuild.objects.cudart import CudaRuntime
 from lazyck.postbuild.objects.stand_in import StandIn
 from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.ownership import Ownership
@@ -84,3 +86,4 @@ class Plan:
     demands: Demands = Demands()
     real: SymbolNames = field(default_factory=SymbolNames)  # of the link's objects and of the eager blobs' objects
     taken: SymbolNames = field(default_factory=SymbolNames)  # of the archives' members that the link takes
+    runtime: CudaRuntime | None = None  # the GPU runtime that blobs share with the library

@@ -18,8 +18,8 @@ from lazyck.toolchains import linker_options
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 
-# They say nothing in the link of a program, whose own definitions come first in any case.
-_OF_LIBRARIES = frozenset({"dynamic-list"})
+# It says nothing in the link of a program, whose own definitions come first in any case.
+_OF_LIBRARIES = "dynamic-list"
 
 
 def unrepeated(inputs: LinkInputs) -> Reason | None:
@@ -32,16 +32,11 @@ def unrepeated(inputs: LinkInputs) -> Reason | None:
     for item in inputs.linker:
         if item.role is Role.UNKNOWN:
             return Reason(ReasonKind.UNKNOWN_LINK_OPTION, " ".join(item.words))
-        if item.role is Role.REFUSE and (inputs.shared or item.name.lstrip("-") not in _OF_LIBRARIES):
+        if item.role is Role.REFUSE and (inputs.shared or item.name.lstrip("-") != _OF_LIBRARIES):
             return Reason(ReasonKind.LINK_OPTION, " ".join(item.words))
-    if linker_options.wrapped(inputs.linker) and _has_lto(inputs):
+    if linker_options.wrapped(inputs.linker) and any(map(elf.has_lto, (*inputs.objects, *inputs.archives))):
         return Reason(ReasonKind.LINK_OPTION, "--wrap, of which LTO objects decide whether it holds for them")
     return None
-
-
-def _has_lto(inputs: LinkInputs) -> bool:
-    members = (member for path in inputs.archives for _, member in elf.read_archive(path))
-    return any(found.is_lto for found in chain(map(elf.read_object, inputs.objects), members))
 
 
 def wrapping_launches(inputs: LinkInputs) -> dict[CompileCommand, Reason]:
@@ -55,15 +50,13 @@ def wrapping_launches(inputs: LinkInputs) -> dict[CompileCommand, Reason]:
     }
 
 
-def wrapping_unseen(
-    inputs: LinkInputs, defined: Iterable[str], library: elf.SharedSymbols, soname: str
-) -> Reason | None:
+def wrapping_unseen(inputs: LinkInputs, defined: Iterable[str], library: elf.SharedSymbols, tag: str) -> Reason | None:
     """Return why blobs cannot be lazy if their references are to be wrapped, and the function that
     wraps or the one that is wrapped is among those `defined` in the link, but `library` does not
     export it, or blobs use it by a private name."""
     wrapped = linker_options.wrapped(inputs.linker)
     names = frozenset(chain(wrapped, (linker_options.WRAPPER + symbol for symbol in wrapped)))
-    exported = (n for n in names if n in library.defined and private_name(n, soname) not in library.defined)
+    exported = (n for n in names if n in library.defined and private_name(n, tag) not in library.defined)
     unseen = names.intersection(defined).difference(exported)
     return Reason(ReasonKind.LINK_OPTION, f"--wrap, and {min(unseen)} is hidden") if unseen else None
 

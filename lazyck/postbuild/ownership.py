@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.reasons import Reason, ReasonKind
@@ -14,6 +15,10 @@ class Ownership:
     spare: tuple[CompileCommand, ...]  # the lazy blobs that nothing in the link needs
     unneeded: Mapping[CompileCommand, Reason]  # the blobs that must be eager
     doubles: tuple[tuple[str, CompileCommand], ...]  # symbols of a second blob; the first in link order owns them
+
+    @cached_property
+    def stubs(self) -> frozenset[str]:
+        return frozenset(symbol for symbols in self.lazy.values() for symbol in symbols)
 
 
 def assign(

@@ -148,4 +148,9 @@ def _keyword(item: CommandItem) -> CommandItem:
 
 def wrapped(items: Sequence[CommandItem]) -> tuple[str, ...]:
     """Return the symbols that `--wrap` names."""
-    return tuple(i.value for i in items if i.role is Role.WORDS and i.value)
+    return values(items, WRAP)
+
+
+def values(items: Sequence[CommandItem], name: str) -> tuple[str, ...]:
+    """Return the values of the option `name`, which is given without dashes."""
+    return tuple(i.value for i in items if i.value and i.name.lstrip("-") == name)

@@ -8,7 +8,7 @@ import pytest
 
 from lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, last_name, scopes_of, template_of
 from lazyck.postbuild.objects.elf import open_image
-from lazyck.postbuild.objects.reveal import elf_name, plain_name, private_name
+from lazyck.postbuild.objects.reveal import plain_name, private_name
 from lazyck.postbuild.objects.symbols import SymbolNames, parse_nm, together
 from lazyck.postbuild.objects.vtables import class_of, is_member, is_of_class, of_classes_with, with_key_functions
 
@@ -100,7 +100,6 @@ def test_a_private_name_is_short_and_of_one_symbol_and_library() -> None:
     assert (name.partition(".")[0], len(name)) == ("lazyck", len("lazyck.0123456789ab"))
     assert len({name, private_name("_Z3addii", "other"), private_name("_Z3addil", "tag")}) == 3
     assert (plain_name("_Z3addii.lazyck"), plain_name("_Z3addii")) == ("_Z3addii", "_Z3addii")
-    assert (elf_name("_Z3addii.lazyck", "tag"), elf_name("_Z3addii", "tag")) == (name, "_Z3addii")
 
 
 # -- templates and scopes --------------------------------------------------------------------------

@@ -11,9 +11,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from lazyck import abi
@@ -26,9 +25,9 @@ from lazyck.postbuild.link import outputs, version_script
 from lazyck.postbuild.link.relink import RUNTIME
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import elf
-from lazyck.postbuild.objects.inputs import LinkInputs, files_of, has_c_blobs, library_directories, linker_words
+from lazyck.postbuild.objects.inputs import LinkInputs, files_of, has_c_blobs, library_directories
 from lazyck.postbuild.objects.reveal import offer
-from lazyck.toolchains import lookup
+from lazyck.toolchains import linker_options, lookup
 from lazyck.toolchains.command import CompileCommand, Invocation
 from lazyck.toolchains.options import CommandItem
 
@@ -48,7 +47,6 @@ def link_words(
     link, inputs, directory = context.link, context.inputs, context.directory
     shutil.rmtree(directory / "objects", ignore_errors=True)
     keeper = PortableArguments(context, demands)
-    directories = library_directories(inputs.items, link)
     output = f"{state.HERE}/{os.path.basename(link.output)}"
     mine = [f"{state.HERE}/stubs.o", *([RUNTIME] if demands else [])]
     mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
@@ -59,9 +57,8 @@ def link_words(
             words += mine
         if i in inputs.deferred or item.role is Role.OUTPUT:
             continue
-        named = [p for p in files_of(item, link, directories) if p in inputs.archives and item.role is Role.LIBRARY]
-        if named:
-            words += keeper.archive(named[0], item)
+        if i in inputs.found:
+            words += keeper.archive(inputs.found[i], item)
             continue
         own = [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
         if demands and _brings_kept(inputs, i, demands):
@@ -123,15 +120,22 @@ class PortableArguments:
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
         self._objects = context.directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
-        words = linker_words(context.inputs.items)
-        self._scripts = {self._link.call.path(name) for name in _values(words, ("--version-script", "-version-script"))}
-        excluded = {name for value in _values(words, _EXCLUDE) for name in re.split("[,:]", value)}
-        # An archive that the driver adds would have to stay excluded, too.
-        adds_archives = any(item.name.startswith("-static") for item in context.inputs.items) and "ALL" in excluded
-        has_lto = excluded and any(m.is_lto for path in context.inputs.archives for _, m in elf.read_archive(path))
-        self._excluded = frozenset(excluded) if self._offered and not adds_archives and not has_lto else frozenset()
-        self._archives = context.inputs.archives
+        inputs = context.inputs
+        self._scripts = {self._link.call.path(name) for name in linker_options.values(inputs.linker, "version-script")}
+        self._archives = inputs.archives
+        self._excluded = self._hidden_archives(inputs) if self._offered else frozenset[str]()
         self._excludes = False  # whether the next word says which archives are excluded
+
+    @staticmethod
+    def _hidden_archives(inputs: LinkInputs) -> frozenset[str]:
+        """Return the names of archives that the link excludes, if their copies can hide all that
+        they have by themselves. `ALL` stands for every archive."""
+        given = linker_options.values(inputs.linker, "exclude-libs")
+        excluded = frozenset(name for value in given for name in re.split("[,:]", value))
+        # An archive that the driver adds would have to stay excluded, too.
+        adds_archives = "ALL" in excluded and any(item.name.startswith("-static") for item in inputs.items)
+        is_possible = excluded and not adds_archives and not any(map(elf.has_lto, inputs.archives))
+        return excluded if is_possible else frozenset()
 
     def copy(self, name: str) -> str:
         """Return the word that names a kept copy of the file `name`."""
@@ -161,6 +165,8 @@ class PortableArguments:
         if elf.kind(target) not in ("object", "archive"):
             return False
         is_excluded = elf.kind(target) == "archive" and not self._excluded.isdisjoint({"ALL", os.path.basename(path)})
+        if not self._offered and not is_excluded:
+            return False
         return offer(target, shown, self._offered, is_excluded=is_excluded)
 
     def archive(self, path: str, item: CommandItem) -> list[str]:
@@ -214,14 +220,6 @@ class PortableArguments:
             is_library = ".so" in os.path.basename(path) and path not in self._scripts
             return f"{lead}{equals}{self.paths.real(path) if is_library else self.copy(value)}"
         return f"{lead}{equals}{self.paths.real(value) if value.startswith('/') else value}"
-
-
-def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
-    """Yield the values that words for the linker give to one of the `options`."""
-    for word, following in pairwise([*words, ""]):
-        name, equals, value = word.partition("=")
-        if name in options:
-            yield value if equals else following
 
 
 AHEAD_VERSION = 4

@@ -35,10 +35,11 @@ def observe(
     library: Path,
     settled: Settled,
     plan: Plan,
-    runtime: cudart.CudaRuntime | None,
+    image: elf.SharedSymbols,
 ) -> Observed:
-    """Look at the `library` that a link of `plan` made. Raises `LazyckError`."""
-    image, real, taken = elf.read_shared(library), plan.real, plan.taken
+    """Look at the symbols `image` of the `library` that a link of `plan` made. Raises
+    `LazyckError`."""
+    real, taken, runtime = plan.real, plan.taken, plan.runtime
     stubs = {s for p in settled.lazy for s in settled.owned.lazy[p.blob] if s not in p.private}
     shown = (real.defined - real.hidden) | (taken.defined - taken.hidden) | stubs
     unexported = frozenset(s for s in shown - image.defined.keys() if not is_private(s))
@@ -64,14 +65,14 @@ class _Others:
         """Return what each of the libraries that this one needs defines."""
         linked = [path for _, path in self._context.inputs.libraries]
         found = needed_libraries(self._library, linked, self._context.compiler, self._context.env)
-        return [frozenset(elf.read_shared(path).defined) for path in found]
+        return [frozenset(elf.read_dependency(str(path)).defined) for path in found]
 
 
 def _dropped(context: LinkContext, image: elf.SharedSymbols, others: _Others) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the shared libraries that the linker dropped, each by its path, with the symbols that
     a blob would find nowhere else."""
     for path in dict.fromkeys(path for _, path in context.inputs.libraries):
-        offered = elf.read_shared(path)
+        offered = elf.read_dependency(path)
         if (offered.soname or Path(path).name) not in image.needed:
             provided = frozenset(image.defined).union(*others.needed)
             yield path, frozenset(s for s, b in offered.defined.items() if _is_asked_for(s, b) and s not in provided)

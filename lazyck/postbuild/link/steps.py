@@ -137,7 +137,7 @@ class Steps:
         context, proof = self._context, self._proof
         settled = replace(settled, lazy=proof.completed(settled.lazy))
         with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
-        runtime = self.runtime_of(settled, plan.demands)
+        runtime = plan.runtime
         wrapped = wrapped_in(settled, plan.real, runtime)
         private = PrivateNames(settled.lazy, settled.owned, plan.demands.offered, context.tag, self._given.mentions)
         bridge = cudart.assemble(runtime, context.directory, context.compiler) if runtime else None
@@ -147,26 +147,25 @@ class Steps:
         finding = Finding(unproved=made.unfit) if made.unfit else proof.foresee(cases)
         if not finding.lacking and not made.unfit:
             if made != self.made:
-                defined = plan.real.defined.union(
-                    self._given.found.members.defined, map(plain_name, made.manifest.functions)
-                )
-                used = sorted(self._given.mentions.c_names - defined)
+                used = sorted(self._given.mentions.c_names - self._defined(plan, settled))
                 self.bundle_bytes = write(context, made, settled, runtime, wrapped, used)
                 self.made = made
             finding = proof.examine(cases)
         return finding, wrapped
 
+    def _defined(self, plan: Plan, settled: Settled) -> frozenset[str]:
+        """Return what the objects, archives and stubs of the link define."""
+        return plan.real.defined | self._given.found.members.defined | settled.owned.stubs
+
     def _observe(self, plan: Plan, settled: Settled, facts: Facts) -> Facts:
         assert self.linked
         library = self._context.directory / self.linked.state.file_name
-        runtime = self.runtime_of(settled, plan.demands)
         image, inputs = elf.read_shared(library), self._context.inputs
         offered = self._dependencies.stand_ins(image, self._context.compiler)
-        defined = plan.real.defined.union(self._given.found.members.defined, *settled.owned.lazy.values())
         refused = dict(facts.refused)
-        if reason := link_rules.wrapping_unseen(inputs, defined, image, self._context.tag):
+        if reason := link_rules.wrapping_unseen(inputs, self._defined(plan, settled), image, self._context.tag):
             refused |= {p.blob: reason for p in settled.lazy}
-        seen = observe(self._context, library, settled, plan, runtime)
+        seen = observe(self._context, library, settled, plan, image)
         return replace(
             facts,
             refused=refused,

@@ -18,7 +18,7 @@ from lazyck import abi
 from lazyck.errors import BuildError
 from lazyck.machines import MACHINES, Machine
 from lazyck.postbuild.objects.assembly import symbol, text
-from lazyck.postbuild.objects.reveal import elf_name, plain_name
+from lazyck.postbuild.objects.reveal import plain_name, private_name
 from lazyck.toolchains import gpu_runtimes
 
 
@@ -54,11 +54,10 @@ def render_stubs(
     code = _render_code([plain_name(s) for s in symbols], aliases, machine_code)
     for alias, target in ((_quote(a), _quote(t)) for a, t in aliases.items()):
         code += [f" .globl {alias}", f" .set {alias},{target}"]
-    for plain, private in ((_quote(plain_name(s)), _quote(elf_name(s, tag))) for s in symbols if plain_name(s) != s):
+    for name in (plain_name(s) for s in symbols if plain_name(s) != s):
+        plain, private = _quote(name), _quote(private_name(name, tag))
         code += [f" .globl {private}", f" .type {private},@function", f" .set {private},{plain}"]
-    code += [
-        f" .hidden {_quote(plain_name(s))}" for s in symbols if plain_name(s) != s and plain_name(s) not in exported
-    ]
+        code += [] if name in exported else [f" .hidden {plain}"]
     slots = len(symbols) + device_symbols
     code += [*render_wrappers(wrapped, slots, machine_code), *_render_slots(len(symbols), device_symbols)]
     code += [f" .weak {_quote(name)}\n .quad {_quote(name)}" for name in used]

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
@@ -341,6 +341,18 @@ def read_shared(path: str | Path) -> SharedSymbols:
     return SharedSymbols(defined, undefined, weak, soname, tuple(needed))
 
 
+@cache
+def read_dependency(path: str) -> SharedSymbols:
+    """Return what `read_shared` does, for a library that this process does not make: it is read
+    once, since it may have hundreds of megabytes."""
+    return read_shared(path)
+
+
+def has_lto(path: str | Path) -> bool:
+    """Return whether an object, or one in an archive, is one of LTO."""
+    return any(_object_symbols(data, str(path)).is_lto for _, data in members(path))
+
+
 def read_section(path: str | Path, name: str) -> bytes | None:
     return _mapped(path).named(name)
 
@@ -460,7 +472,8 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
     if data[:4] in _BITCODE:
         return ObjectSymbols({}, is_lto=True)
     image = ElfImage(data, where)
-    table = [s for s in image.symbols() if s.name and s.binding != "LOCAL"]
+    every = image.symbols()
+    table = [s for s in every if s.name and s.binding != "LOCAL"]
     own = [s for s in table if s.section != _SHN_UNDEF]
     return ObjectSymbols(
         defined={s.name: s.binding for s in own},
@@ -472,7 +485,7 @@ def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
         has_startup=any(s.name.startswith(_STARTUP) for s in image.sections),
         is_deferred=image.is_deferred,
         is_lto=image.is_lto,
-        resolved=frozenset(s.name for s in image.symbols() if s.type == "IFUNC" and s.section != _SHN_UNDEF),
+        resolved=frozenset(s.name for s in every if s.type == "IFUNC" and s.section != _SHN_UNDEF),
     )
 
 

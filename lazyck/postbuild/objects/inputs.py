@@ -50,6 +50,7 @@ class LinkInputs:
     wanted: frozenset[str] = frozenset()  # the symbols that its options ask for
     linker: tuple[CommandItem, ...] = ()  # the options for the linker itself
     scripts: tuple[str, ...] = ()  # linker scripts that do more than name inputs
+    found: Mapping[int, str] = field(default_factory=dict)  # the archives that `-l` found, by the item's index
     by_scripts: frozenset[str] = frozenset()  # the files that linker scripts name
 
 
@@ -139,6 +140,9 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
         wanted=frozenset(wanted_by(given)),
         linker=tuple(linker_options.split(linker_words(given))),
+        found={
+            f.index: f.path for f in files if f.is_named and f.kind == "archive" and items[f.index].role is Role.LIBRARY
+        },
         by_scripts=frozenset(f.path for f in files if not f.is_named),
         scripts=_unique(f.path for f in files if f.kind == "other" and _is_script(items[f.index], f.path)),
     )

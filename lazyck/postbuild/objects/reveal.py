@@ -66,8 +66,3 @@ def private_name(symbol: str, tag: str) -> str:
 def plain_name(symbol: str) -> str:
     """Return a symbol of a manifest without the mark that its stub has a private name."""
     return symbol.removesuffix(abi.PRIVATE_MARK)
-
-
-def elf_name(symbol: str, tag: str) -> str:
-    """Return the name that an entry has for a `symbol` of a manifest with that `tag`."""
-    return private_name(plain_name(symbol), tag) if symbol.endswith(abi.PRIVATE_MARK) else symbol

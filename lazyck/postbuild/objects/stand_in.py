@@ -10,7 +10,7 @@ A library without versions has no stand-in: which of its symbols a reference mea
 where the loader looks, with or without it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +52,6 @@ class Dependencies:
         self._is_c = has_c_blobs(inputs)
         self._paths = tuple(dict.fromkeys(path for _, path in inputs.libraries))  # in the order of the link
         self._offers: dict[str, StandIn | None] = {}
-        self._defines: dict[str, Set[str]] = {}
 
     def stand_ins(self, library: elf.SharedSymbols, compiler: Sequence[str]) -> tuple[StandIn, ...]:
         """Return stand-ins of those libraries that `library` needs and that the drivers of blobs do
@@ -65,7 +64,7 @@ class Dependencies:
             offer = self._offer(path)
             if offer and offer.soname in library.needed and not offer.soname.startswith(added):
                 names = {s.name for s in offer.symbols}
-                hidden = taken.union(*(names & self._defined(other) for other in before))
+                hidden = taken.union(*(names & elf.read_dependency(other).defined.keys() for other in before))
                 left = tuple(s for s in offer.symbols if s.name not in hidden)
                 found += [StandIn(offer.soname, left)] if left else []
             before.append(path)
@@ -83,11 +82,6 @@ class Dependencies:
         if path not in self._offers:
             self._offers[path] = _read(Path(path)) if elf.read_section(path, ".gnu.version_d") is not None else None
         return self._offers[path]
-
-    def _defined(self, path: str) -> Set[str]:
-        if path not in self._defines:
-            self._defines[path] = elf.read_shared(path).defined.keys()
-        return self._defines[path]
 
 
 def _read(path: Path) -> StandIn:

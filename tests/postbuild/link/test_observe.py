@@ -13,6 +13,7 @@ from support.link_contexts import NO_INPUTS, link_context
 from lazyck.postbuild.facts import Demands, Plan, Settled
 from lazyck.postbuild.link import version_script
 from lazyck.postbuild.link.observe import Observed, observe
+from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.cudart import CudaRuntime
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.objects.symbols import SymbolNames
@@ -48,7 +49,8 @@ def seen(
     library = shared(where, "x", text, *words)
     context = link_context(where, inputs=replace(NO_INPUTS, libraries=libraries), env={})
     settled = Settled(Ownership({p.blob: p.symbols for p in lazy}, (), {}, ()), lazy, ())
-    return observe(context, library, settled, Plan(settled=settled, **plan), runtime)
+    made = Plan(settled=settled, runtime=runtime, **plan)
+    return observe(context, library, settled, made, elf.read_shared(library))
 
 
 def probed(symbols: str, private: str = "") -> Probed:
