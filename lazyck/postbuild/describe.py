@@ -101,7 +101,8 @@ def describe(
         words += ("-Xlinker", "--no-as-needed", *(f"{abi.PH_ROOT}/{place}" for place in against))
     recipes = Recipes(context, paths, headers, runtime, place, words)
     prefix = next(iter(paths.values())).prefix if paths else "/"
-    names = unique_names([(p.blob, recipes.of(p.blob)) for p in every], prefix)
+    chains = {p.blob: recipes.chain(p.blob) for p in every}
+    names = unique_names([(blob, chain[0]) for blob, chain in chains.items()], prefix)
     rows: list[tuple[Probed, BlobRecord]] = []
 
     def key_of(p: Probed, recipe: Recipe, *library: str) -> str:
@@ -112,15 +113,15 @@ def describe(
     sources = [paths[p.blob.call.toolchain].in_bundle(p.blob.source) for p in every]
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
     for p, name, source in zip(lazy, names, sources, strict=False):
-        chain = recipes.chain(p.blob)
+        chain = chains[p.blob]
         key = key_of(p, chain[0], machine, *private.key(p.blob), *linked)
         symbols = tuple(s + abi.PRIVATE_MARK if s in p.private else s for s in owned.lazy[p.blob])
-        apart = recipes.units_of(p.blob, program.digest) if program and p.blob in by_kernel else None
+        apart = recipes.units_of(chain, program.digest) if program and p.blob in by_kernel else None
         rows.append((p, BlobRecord(name, source, recipes.index(chain), key, symbols, units=apart)))
     parts: list[BlobRecord] = []
     made_by = program.digest if program else ""
     for (unit, p), name, source in zip(units.items(), names[len(lazy) :], sources[len(lazy) :], strict=True):
-        chain = recipes.of_device(p.blob)
+        chain = recipes.of_device(chains[p.blob])
         recipe, number = chain[0], recipes.index(chain)
         symbols = tuple(line.partition("\t")[0] for line in unit.kernels)
         key = key_of(p, recipe, machine, made_by, unit.whole)
@@ -149,8 +150,9 @@ def describe(
         private_names=tuple(private.offered.values()),
         private_tag=private.tag,
     )
-    outside = ((p.blob.source, recipes.path_outside(p.blob)) for p in every)
-    unfit = {source: Reason(ReasonKind.OPTION_ONLY_HERE, path) for source, path in outside if path}
+    outside = {r: bundle_paths.path_outside(r, by_name(r.toolchain)) for r in {chain[0] for chain in chains.values()}}
+    named = ((blob.source, outside[chain[0]]) for blob, chain in chains.items())
+    unfit = {source: Reason(ReasonKind.OPTION_ONLY_HERE, path) for source, path in named if path}
     return Description(made, files, paths, tuple(rows), unfit)
 
 
@@ -238,10 +240,6 @@ class Recipes:
         self._made: dict[tuple[object, ...], tuple[Recipe, ...]] = {}
         self._index: dict[tuple[Recipe, ...], int] = {}
         self._all: list[Recipe] = []
-        self._outside: dict[Recipe, str] = {}
-
-    def of(self, blob: CompileCommand) -> Recipe:
-        return self.chain(blob)[0]
 
     def chain(self, blob: CompileCommand) -> tuple[Recipe, ...]:
         """Return how `blob` is compiled for the CPUs that have what its options ask for, then for
@@ -277,22 +275,15 @@ class Recipes:
     def _cpu(self) -> Cpu:
         return this_cpu(tool(self._context.env, self._context.options.tmp / "runtime"))
 
-    def path_outside(self, blob: CompileCommand) -> str:
-        recipe = self.of(blob)
-        if recipe not in self._outside:
-            self._outside[recipe] = bundle_paths.path_outside(recipe, by_name(blob.call.toolchain))
-        return self._outside[recipe]
+    def of_device(self, chain: Sequence[Recipe]) -> tuple[Recipe, ...]:
+        """Return how the device code, that of a kernel or all of it, of a blob is compiled which
+        `chain` compiles whole."""
+        return tuple(bundle.device_recipe(r, by_name(r.toolchain), self._program) for r in chain)
 
-    def of_device(self, blob: CompileCommand) -> tuple[Recipe, ...]:
-        """Return how the device code of `blob` is compiled, that of a kernel or all of it."""
-        toolchain = by_name(blob.call.toolchain)
-        return tuple(bundle.device_recipe(r, toolchain, self._program) for r in self.chain(blob))
-
-    def units_of(self, blob: CompileCommand, made_by: str) -> UnitRecipes:
-        """Return how the parts of `blob` are compiled, by the program of the digest `made_by`."""
-        toolchain = by_name(blob.call.toolchain)
-        host = tuple(bundle.entry_recipe(r, toolchain, self._program) for r in self.chain(blob))
-        device = self.of_device(blob)
+    def units_of(self, chain: Sequence[Recipe], made_by: str) -> UnitRecipes:
+        """Return how the parts of such a blob are compiled, by the program of digest `made_by`."""
+        host = tuple(bundle.entry_recipe(r, by_name(r.toolchain), self._program) for r in chain)
+        device = self.of_device(chain)
         key = bundle.blob_digest(host[0], self._context.name, (made_by,), "", "")
         key = bundle.blob_digest(device[0], self._context.name, (key,), "", "")
         return UnitRecipes(key, self.index(host), self.index(device))

@@ -36,22 +36,36 @@ def _attributed(text: str) -> Iterator[str]:
 
 
 class _Batch:
-    """Holds the words of a preprocessed batch of a group: its blobs' own, and the headers'."""
+    """Holds a preprocessed batch of a group: the blobs' own text, and the headers'."""
 
     def __init__(self, group: Group, path: Path) -> None:
         self.group = group
         lines: list[str] = []
-        texts = preprocess.split(path, group.sources, group.cwd, lines).texts
-        headers = "".join(lines)
-        self.in_headers = frozenset(IDENTIFIER.findall(headers))
-        self.in_blobs = {source: frozenset(IDENTIFIER.findall(text)) for source, text in texts.items()}
-        self.attributed = frozenset(word for each in (headers, *texts.values()) for word in _attributed(each))
-        is_c = all(source.endswith(".c") for source in texts)
-        spelled = frozenset[str]().union(*self.in_blobs.values())
-        self.c_names = spelled & frozenset[str]().union(*(c_names(t, is_c=is_c) for t in (headers, *texts.values())))
-        self.declared = frozenset[str]().union(
-            *(instances(text, are_declared=True).templates for text in (headers, *texts.values()))
-        )
+        self._own = preprocess.split(path, group.sources, group.cwd, lines).texts
+        self._headers = "".join(lines)
+        self._texts = (self._headers, *self._own.values())
+
+    @cached_property
+    def in_headers(self) -> Words:
+        return frozenset(IDENTIFIER.findall(self._headers))
+
+    @cached_property
+    def in_blobs(self) -> dict[str, Words]:
+        return {source: frozenset(IDENTIFIER.findall(text)) for source, text in self._own.items()}
+
+    @cached_property
+    def attributed(self) -> Words:
+        return frozenset(word for text in self._texts for word in _attributed(text))
+
+    @cached_property
+    def declared(self) -> frozenset[str]:
+        return frozenset[str]().union(*(instances(text, are_declared=True).templates for text in self._texts))
+
+    @cached_property
+    def c_names(self) -> frozenset[str]:
+        is_c = all(source.endswith(".c") for source in self._own)
+        declared = frozenset[str]().union(*(c_names(text, is_c=is_c) for text in self._texts))
+        return declared & frozenset[str]().union(*self.in_blobs.values()) if declared else declared
 
 
 class _Spelled:
