@@ -1,5 +1,4 @@
-"""`lazyck profile`: merges, shows and compares what runs have used, and says how likely others use
-more."""
+"""`lazyck profile`: merges, shows and compares what runs have used."""
 
 import json
 import stat
@@ -12,7 +11,7 @@ import click
 from lazyck.commands.shared_options import ANY, FILE, JSON, files_option
 from lazyck.errors import LazyckError, UsageError
 from lazyck.files import write_atomic
-from lazyck.history import coverage, profile
+from lazyck.history import profile, shares
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.prebuild.blob_names import BlobNames
 from lazyck.quantities import counted
@@ -67,8 +66,8 @@ def merge_command(files: tuple[Path, ...], share: str | None, weights: tuple[str
     """Merge the profiles of many ranks and runs into one, with a line per blob; it also serves as a
     --blob-list."""
     if share is not None:
-        least, each = coverage.parse_share(share), coverage.parse_weights(weights, files)
-        merged = profile.encode(coverage.common(coverage.runs_of(read_each(files), each), least))
+        least, each = shares.parse_share(share), shares.parse_weights(weights, files)
+        merged = profile.encode(shares.common(shares.runs_of(read_each(files), each), least))
     elif weights:
         raise UsageError(f"--weight {weights[0]!r}: --weight needs --share", "give --share 0.1, or leave out --weight")
     else:
@@ -101,21 +100,6 @@ def diff_command(a: Path, b: Path) -> None:
     for mark, library, blob in lines:
         click.echo(f"{mark} {visible(blob)}" + (f"\t{visible(library)}" if library else ""))
     sys.exit(1 if lines else 0)
-
-
-@group.command("coverage")
-@FILES
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all blobs.")
-def coverage_command(files: tuple[Path, ...], as_json: bool) -> None:
-    """Say how likely a new run uses a blob that no recorded run has used. Each FILE is a run; of a
-    single FILE each process is one."""
-    found = coverage.measure(coverage.runs_to_compare(read_each(files)))
-    if as_json:
-        click.echo(json.dumps(coverage.to_json(found), indent=1))
-        return
-    if len(files) == 1:
-        click.echo(f"Each process in {visible(str(files[0]))} counts as a run.")
-    click.echo(coverage.render(found))
 
 
 @group.command("prune")

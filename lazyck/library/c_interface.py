@@ -123,7 +123,6 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "lazyck_ready": (ctypes.c_int, [ctypes.c_int]),
     "lazyck_drain": (ctypes.c_int, [ctypes.c_double]),
     "lazyck_record": (ctypes.c_int, [ctypes.c_char_p]),
-    "lazyck_speculate": (ctypes.c_int, [ctypes.c_char_p]),
     "lazyck_job_start": (ctypes.c_void_p, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t, ctypes.c_uint]),
     "lazyck_job_replay": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_uint]),
     "lazyck_job_wait": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_double, ctypes.POINTER(ProgressStruct)]),

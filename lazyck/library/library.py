@@ -190,16 +190,6 @@ class Library:
         finally:
             self._check(self._handle.lazyck_record(None))
 
-    def speculate(self, profile: str | os.PathLike[str] | None) -> None:
-        """From now on, compile ahead: a blob's first call makes ready, one at a time in the
-        background, the blobs that followed it soon in at least half of the processes that called
-        it, according to the profile. None ends that.
-
-        Give it the records of several runs, one after another in a file. A merged profile does not
-        tell what was called in one process. Raises `CompileError` if the profile cannot be read.
-        """
-        self._check(self._handle.lazyck_speculate(None if profile is None else os.fsencode(profile)))
-
     @contextlib.contextmanager
     def on_event(self, callback: Callable[[Event], object]) -> Iterator[None]:
         """Call `callback` for every compile (as it begins and as it ends), wait and load within the

@@ -83,7 +83,6 @@ VARIABLES = (
     Variable(abi.ENV_CACHE_MAXSIZE, f"{abi.DEFAULT_CACHE_MAX_KIB >> 20}G", *_SIZE),
     Variable(abi.ENV_RECORD, "none", *_PATH),
     Variable(abi.ENV_PREFETCH, "none", *_PATH),
-    Variable(abi.ENV_SPECULATE, "none", *_PATH),
     Variable(abi.ENV_TRACE, "none", *_PATH),
     Variable(abi.ENV_LOG, "info", *_one_of("error", "warn", "info", "debug")),
     Variable(abi.ENV_LOG_FILE, "stderr", *_PATH),

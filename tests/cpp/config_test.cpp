@@ -63,7 +63,7 @@ TEST_CASE("without variables the settings are the documented ones") {
     CHECK(config.cache_path.empty());
     CHECK(config.mem_per_job_kib == -1);
     CHECK(config.cache_max_kib == LAZYCK_DEFAULT_CACHE_MAX_KIB);
-    CHECK(config.profile + config.prefetch + config.speculate + config.trace + config.root == "");
+    CHECK(config.profile + config.prefetch + config.trace + config.root == "");
 }
 
 TEST_CASE("each variable sets what it names") {
@@ -98,7 +98,6 @@ TEST_CASE("each variable sets what it names") {
     CHECK(config_with("LAZYCK_CACHE_PATH", "/a:/b/").cache_path == Strings{"/a", "/b"});
     CHECK(config_with("LAZYCK_RECORD", "/r").profile == "/r");
     CHECK(config_with("LAZYCK_PREFETCH", "/p").prefetch == "/p");
-    CHECK(config_with("LAZYCK_SPECULATE", "/s").speculate == "/s");
     CHECK(config_with("LAZYCK_TRACE", "/t").trace == "/t");
     for (const char* yes : {"1", "true", "yes", "on"}) CHECK(config_with("LAZYCK_TEXT_KEYS", yes).has_all_text_keys);
     for (const char* no : {"", "0", "false", "no", "off"})

@@ -320,7 +320,7 @@ int main(int, char** argv) {
 """
 
 
-@pytest.mark.parametrize("way", ["prefetch", "job", "profile", "neighbours"])
+@pytest.mark.parametrize("way", ["prefetch", "job", "profile"])
 @pytest.mark.parametrize(
     ("toolchain", "device", "expected"),
     [("rocm", TWO_HIP, "gfx942"), ("cuda", TWO_CUDA, "90"), ("cuda", TWO_BY_DRIVER, "90")],
@@ -334,12 +334,12 @@ def test_what_is_made_ready_in_the_background_is_for_the_device_of_whoever_asked
     profile = tmp_path / "profile"
     profile.write_text("# lazyck profile 1: \n")
     env = {"LAZYCK_JOBS": "4", "LAZYCK_MEM_PER_JOB": "1M"}
-    if way in ("profile", "neighbours"):
+    if way == "profile":
         recorded = lib.call(
             lib.directory / "main", env={"LAZYCK_RECORD": str(profile), "LAZYCK_CACHE_DIR": str(tmp_path / "r")}
         )
         assert recorded.returncode == 0, recorded
-        env["LAZYCK_PREFETCH" if way == "profile" else "LAZYCK_SPECULATE"] = str(profile)
+        env["LAZYCK_PREFETCH"] = str(profile)
         way = "call"
     done = lib.call(main, way, env=env)
     assert done.returncode == 0, done

@@ -378,7 +378,6 @@ def test_system_that_has_no_threads_to_give(lib: LazyLibrary, tmp_path: Path) ->
             std::printf("job %d\n", lazyck_job_wait(job, -1, nullptr));
             lazyck_job_free(job);
             const int sum = one(1) + two(1);
-            std::printf("speculate %d\n", lazyck_speculate(argv[1]));
             std::printf("%d %d\n", sum, has_all_signals());
         }
         """,
@@ -386,7 +385,7 @@ def test_system_that_has_no_threads_to_give(lib: LazyLibrary, tmp_path: Path) ->
     done = lib.call(main, tmp_path / "profile", env={"LD_PRELOAD": str(tmp_path / "none.so"), "LAZYCK_JOBS": "4"})
     lines = done.stdout.splitlines()
     assert lines[:3] == ["prefetch 1", "record 0", "listener -1"] and "no thread" in lines[3].replace("a ", "no "), done
-    assert lines[4:] == ["job 1", "speculate 0", "5 1"], done
+    assert lines[4:] == ["job 1", "5 1"], done
 
 
 def test_environment_is_read_once(lib: LazyLibrary, tmp_path: Path) -> None:

@@ -234,7 +234,6 @@ int main(int, char** argv) {
     lazyck_record((where + "/profile").c_str());
     if (one(1) != 2) return 1;
     lazyck_record("");
-    lazyck_speculate((where + "/profile").c_str());
     lazyck_set_listener(nullptr, nullptr);
     lazyck_job* const job = lazyck_job_replay((where + "/profile").c_str(), 2);
     lazyck_job_wait(job, -1, nullptr);

@@ -78,13 +78,6 @@ int lazyck_drain(double seconds);
  * long as the process lives. */
 int lazyck_record(const char* path);
 
-/* Makes those blobs ready after a blob's first call that the profile shows to follow it, in the
- * background and one at a time. A blob follows if its first call was among the next four in at
- * least half of the processes that called the first blob. Blobs are compiled only if LAZYCK_JOBS is
- * more than 1. NULL ends this. Returns 0, or -1 if the profile cannot be read. The library then
- * stays loaded for as long as the process lives. */
-int lazyck_speculate(const char* profile);
-
 /* -- prefetching in the background: a job is a set of blobs that a bounded number of threads makes
  * ready. A call of a blob that is in flight waits for that blob only. The library then stays loaded
  * for as long as the process lives. */

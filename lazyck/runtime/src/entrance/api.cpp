@@ -201,10 +201,6 @@ LAZYCK_EXPORT int lazyck_record(const char* path) {
     return guarded([=] { Library::get().core.recorder.start(path == nullptr ? "" : path); });
 }
 
-LAZYCK_EXPORT int lazyck_speculate(const char* profile) {
-    return guarded([=] { Library::get().readiness.follow(profile == nullptr ? "" : profile); });
-}
-
 LAZYCK_EXPORT lazyck_job* lazyck_job_start(const char* const* blobs, size_t count, unsigned workers) {
     return begin_prefetch(workers, [=](const Blobs& all) { return rows_of_names(all, {blobs, blobs + count}); });
 }

@@ -29,15 +29,6 @@ constexpr char k_header[] =
 constexpr std::size_t k_columns = 10;  // a kernel's line has one more
 constexpr char k_tab_in_kernel = '\x1f';
 
-// The number of blobs to look ahead. The backward pass of a variant is called right after its
-// forward pass or, in a model with few kinds of layers, soon after.
-constexpr std::size_t k_reach = 4;
-
-struct Follower {
-    std::size_t count = 0;     // the number of processes in which it followed
-    std::size_t distance = 0;  // the sum over these processes
-};
-
 // Returns whether `text` can be recorded: a tab or a newline in a name would break the line.
 bool is_plain(const std::string& text) { return text.find_first_of("\t\n\r") == std::string::npos; }
 
@@ -140,38 +131,6 @@ std::vector<ProfileRow> read_profile(const std::string& path, const std::string&
     std::vector<ProfileRow> sorted;
     for (auto& [order, row] : by_order) sorted.push_back(std::move(row));
     return sorted;
-}
-
-std::unordered_map<std::string, Strings> read_neighbours(const std::string& path, const std::string& library) {
-    std::map<std::string, std::map<unsigned, std::string>> runs;  // process → order → blob
-    for (const ProfileRow& row : rows_in(path, library)) runs[row.process][row.order] = row.blob;
-    std::unordered_map<std::string, std::size_t> seen;
-    std::unordered_map<std::string, std::map<std::string, Follower>> followers;
-    for (const auto& [process, blobs] : runs) {
-        for (auto at = blobs.begin(); at != blobs.end(); ++at) {
-            ++seen[at->second];
-            auto next = std::next(at);
-            for (std::size_t i = 1; i <= k_reach && next != blobs.end(); ++i, ++next) {
-                Follower& follower = followers[at->second][next->second];
-                ++follower.count;
-                follower.distance += i;
-            }
-        }
-    }
-    std::unordered_map<std::string, Strings> found;
-    for (const auto& [blob, all] : followers) {
-        // By descending number of processes, then distance, then name.
-        std::set<std::tuple<long, std::size_t, std::string>> likely;
-        for (const auto& [name, follower] : all) {
-            if (2 * follower.count >= seen[blob])
-                likely.emplace(-static_cast<long>(follower.count), follower.distance, name);
-        }
-        Strings& names = found[blob];
-        for (const auto& each : likely) {
-            if (names.size() < k_reach) names.push_back(std::get<2>(each));
-        }
-    }
-    return found;
 }
 
 }  // namespace lazyck::rt

@@ -43,9 +43,4 @@ void append_profile(const std::string& path, const std::vector<ProfileRow>& rows
 // Throws CompileError if the file cannot be read.
 std::vector<ProfileRow> read_profile(const std::string& path, const std::string& library);
 
-// Returns for each blob the blobs whose first call was among the next few after its own, in at
-// least half of the processes that called it, so that a call of one predicts others. The likeliest
-// come first. Throws CompileError if the profile cannot be read.
-std::unordered_map<std::string, Strings> read_neighbours(const std::string& path, const std::string& library);
-
 }  // namespace lazyck::rt

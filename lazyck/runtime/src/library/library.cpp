@@ -89,7 +89,6 @@ void Library::begin() {
             m_prefetch = std::make_unique<Prefetch>(core, readiness,
                                                     read_profile(config.prefetch, core.blobs.manifest().library()), 0);
         });
-    if (!config.speculate.empty()) attempt(LAZYCK_ENV_SPECULATE, [&] { readiness.follow(config.speculate); });
 }
 
 void* Library::resolve(std::uint32_t slot, const void* caller) {
@@ -123,7 +122,6 @@ const void* Library::image_for(const Handle& handle, bool& is_whole) {
 // Makes a blob ready, and returns its function of this number. The slot is not read, because slots
 // are made lazy again from time to time while a profile is recorded.
 void* Library::function_for_call(BlobId blob, std::uint32_t number, const Call& call) {
-    readiness.expect_neighbours(blob);  // while this one is compiled
     readiness.ready_for_call({blob, nullptr, true, "", "", call});
     const ManifestRow at = core.blobs.row(blob);
     void* function = nullptr;

@@ -227,35 +227,6 @@ void Readiness::begin_siblings(const Call& call) {
     }
 }
 
-void Readiness::follow(const std::string& path) {
-    std::unordered_map<BlobId, std::vector<BlobId>> neighbours;
-    if (!path.empty()) {
-        for (const auto& each : read_neighbours(path, m_core.blobs.manifest().library())) {
-            const auto blob = m_core.blobs.find(each.first);
-            if (!blob) continue;
-            for (const std::string& name : each.second) {
-                if (const auto other = m_core.blobs.find(name)) neighbours[*blob].push_back(*other);
-            }
-        }
-        stay_loaded();
-    }
-    const std::lock_guard<std::mutex> guard(m_core.states.mutex);
-    m_neighbours = std::move(neighbours);
-    m_expected.clear();
-}
-
-void Readiness::expect_neighbours(BlobId blob) {
-    std::vector<BlobId> neighbours;
-    {
-        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
-        const auto found = m_neighbours.find(blob);
-        if (found == m_neighbours.end()) return;
-        neighbours = std::move(found->second);
-        m_neighbours.erase(found);
-    }
-    expect(m_core.blobs.wanted_here(neighbours));
-}
-
 // A kernel by itself costs most of what the first one of a whole source does: its headers. A
 // program that has used several kernels may use all of them. So the whole source is compiled in the
 // background once the kernels have cost about as much. A program that stops there has paid at most

@@ -34,11 +34,6 @@ class Readiness {
     // Returns whether it can be made ready without a compiler, and without waiting for one.
     bool is_at_hand(const Wanted& wanted);
 
-    // Expects, after a blob's first call, those blobs that the profile at `path` shows to follow
-    // it. An empty path ends that. Throws CompileError if the profile cannot be read.
-    void follow(const std::string& path);
-    // Makes ready in the background, at a call of the blob, what is likely to be called next.
-    void expect_neighbours(BlobId blob);
     // Makes the whole source ready in the background once its kernels have cost about as much.
     // `kernel` was called, one of `kernels`.
     void expect_whole_source(BlobId kernel, BlobId whole, std::size_t kernels);
@@ -60,7 +55,6 @@ class Readiness {
     std::unordered_map<BlobId, std::vector<Wanted>> m_parts_to_load;  // once their host unit is loaded
     Lasting<std::unordered_map<std::string_view, std::uint32_t>> m_slots_by_name;
     std::unordered_set<BlobId> m_begun;                            // siblings, and the blobs whose calls began them
-    std::unordered_map<BlobId, std::vector<BlobId>> m_neighbours;  // of blobs that were not called yet
     std::deque<Wanted> m_expected;                                 // to be made ready, the likeliest first
     bool m_is_expecting = false;                                   // a thread works on m_expected
     std::unordered_map<BlobId, unsigned> m_compiled_kernels;       // number compiled here, by whole source

@@ -193,7 +193,6 @@ Config read_config() {
     config.cache_max_kib = read_size_kib(LAZYCK_ENV_CACHE_MAXSIZE, config.cache_max_kib);
     config.profile = read_path(LAZYCK_ENV_RECORD);
     config.prefetch = read_path(LAZYCK_ENV_PREFETCH);
-    config.speculate = read_path(LAZYCK_ENV_SPECULATE);
     config.trace = read_path(LAZYCK_ENV_TRACE);
     read_choice<bool>(LAZYCK_ENV_ON_ERROR, {{"", false}, {"throw", false}, {"abort", true}}, "must be throw or abort");
     return config;

@@ -36,7 +36,6 @@ struct Config {
     Strings cache_path;              // caches to look in after the user's own
     std::string profile;             // profile to append to; empty: none
     std::string prefetch;            // profile to make ready; empty: none
-    std::string speculate;           // profile that tells which blobs follow which; empty: none
     std::string trace;               // file for trace events; empty: none
     long mem_per_job_kib = -1;       // of one compile; negative: by earlier compiles; 0: memory is not checked
     // Size that the user's own cache is trimmed to; 0: never.
