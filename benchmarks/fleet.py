@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--blobs", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=1.5, help="of a compile")
     parser.add_argument("--scenario", action="append", choices=[s.name for s in SCENARIOS], help="default: all")
-    parser.add_argument("--json", type=Path, help="write the figures here, for fleet_simulation.py --compare")
+    parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--table", type=Path, help="write the table here too")
     parser.add_argument("--keep", type=Path, help="a directory for everything, which is left there")
     args = parser.parse_args()

@@ -30,7 +30,6 @@ def test_each_benchmark_says_what_it_needs() -> None:
         "beside": "kernels.md",
         "farm": "scale.md",
         "fleet": "scale.md",
-        "fleet_simulation": "scale.md",
         "kernels": "kernels.md",
         "machine_code": "kernels.md",
         "warm_launch": "kernels.md",
