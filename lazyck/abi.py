@@ -253,15 +253,13 @@ WHY_SYNTAX_ONLY, WHY_TRY_COMPILE, WHY_UNKNOWN_COMPILER = "syntax-only", "try-com
 WHY_UNKNOWN_OPTION = "unknown-option"  # in the log, a colon and the option follow
 WHY_UNSEEN_LINK, WHY_UNSUPPORTED_OPTION, WHY_UNUSUAL_OUTPUT = "unseen-link", "unsupported-option", "unusual-output"
 # Events (history/events.cpp): their kinds, where a load came from, and the members of a line of a
-# history and of a trace. MADE: those of the line that ends the log of a compile.
+# history and of a trace.
 EVENT_COMPILE, EVENT_WAIT, EVENT_LOAD = "compile", "wait", "load"
 ORIGIN_CACHE, ORIGIN_TIER, ORIGIN_REMOTE, ORIGIN_TEXT, ORIGIN_COMPILED = "cache", "tier", "remote", "text", "compiled"
 KEY_T, KEY_S, KEY_KIND, KEY_LIBRARY, KEY_BLOB, KEY_ARCH, KEY_PID = "t", "s", "kind", "library", "blob", "arch", "pid"
 KEY_TID, KEY_HOST, KEY_RANK, KEY_FAILED, KEY_WHAT, KEY_KIB = "tid", "host", "rank", "failed", "what", "kib"
 KEY_SIZE, KEY_PH, KEY_NAME, KEY_CAT, KEY_TS, KEY_DUR, KEY_ARGS = "size", "ph", "name", "cat", "ts", "dur", "args"
 KEY_PEAK_KIB = "peak_kib"
-MADE_SHA256, MADE_STARTED, MADE_FINISHED, MADE_HOST, MADE_BUNDLE = "sha256", "started", "finished", "host", "bundle"
-MADE_DIGEST, MADE_TOOLCHAIN = "digest", "toolchain"
 # What lazyck-remote leaves for the library, and `lazyck-rt make` for a compile service.
 FETCHED_FILE, COMPILER_LOG_FILE = "fetched.so", "compiler.log"
 MAKE_DIRECTORY, MAKE_ENTRY, MAKE_LOG, MAKE_COST = "made", "made/entry", "made/log", "made/cost"

@@ -13,7 +13,7 @@ from lazyck import abi
 # What each group of words is for; `abi.py` says it.
 GROUPS = (
     "UNIT", "COST", "TABLE", "SUFFIX", "RT", "ROW", "OPTION", "REMOTE", "LINE", "NOTE", "FAILED", "DID", "WHY",
-    "EVENT", "ORIGIN", "KEY", "MADE",
+    "EVENT", "ORIGIN", "KEY",
 )  # fmt: skip
 PACKAGE = REPOSITORY / "lazyck"
 # A word of several parts, such as `no-output`, means one thing wherever it is. A plain one, such as
@@ -27,7 +27,6 @@ OTHERS = {
     "cache/sweep.py": {"ROW_ENTRY", "RT_VERIFY"},
     "interceptor/project_build.py": {"WHY_BLOB"},
     "prebuild/preambles.py": {"ROW_BLOB"},
-    "remote/provenance.py": {"MADE_BUNDLE", "MADE_DIGEST", "MADE_SHA256"},
     "report/timeline.py": {"EVENT_COMPILE"},
     "runtime/src/entrance/tool_main.cpp": {"RT_TRIM", "RT_VERIFY"},
     "runtime/src/library/readiness.cpp": {"ORIGIN_COMPILED"},

@@ -21,12 +21,11 @@ from lazyck.cache.transfer import (
 )
 from lazyck.directory import RefusedError, directory_below, opened_in, staging
 from lazyck.errors import LazyckError, RemoteError
-from lazyck.formats.layout import log_of, root_of
+from lazyck.formats.layout import root_of
 from lazyck.history.costs import keep_guess, read_last
 from lazyck.prebuild.blob_entries import BlobEntry
 from lazyck.remote import Remote
 from lazyck.remote.entry_record import EntryRecord
-from lazyck.remote.provenance import read_compile_details
 
 _BATCH = 64  # entries that are verified and published together
 
@@ -167,15 +166,13 @@ def _send(remote: Remote, item: TransferItem) -> TransferOutcome:
     if remote.shared_client() is None:
         return TransferOutcome(left=1)
     e, root = item.entry, root_of(item.path)
-    took, details = None, None
+    took = None
     with contextlib.suppress(OSError):
         took = read_last(root, *e.entry_path.cost_key)
-    with contextlib.suppress(OSError, RefusedError), opened_in(root, log_of(item.path)) as log:
-        details = read_compile_details(log)
     try:
         # The open file is read and signed, even if the directories above are exchanged.
         with opened_in(root, item.path) as own:
-            has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)), details)
+            has_it = remote.push(e, Path(f"/proc/self/fd/{own.fileno()}"), *(took or (0.0, 0)))
     except RefusedError as error:
         return TransferOutcome(refused=(error.message,))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`lazyck cache push|pull|sync|provenance|keygen`: exchanges entries between the local cache and
+"""`lazyck cache push|pull|sync|keygen`: exchanges entries between the local cache and
 other machines."""
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lazyck.cache import entries, provenance, push_pull, transfer
+from lazyck.cache import entries, push_pull, transfer
 from lazyck.cache.transfer import Share, TransferOutcome, items_of, local_items, select_blobs
 from lazyck.commands.shared_options import ANY, JSON, QUIET, archs_option, files_option, together
 from lazyck.history.profile import Profile, read_profile
@@ -70,25 +70,6 @@ def sync_command(library: Path, as_json: bool, blobs: tuple[str, ...], **how: An
     _exchange(("pulled", "pushed"), library, blobs, as_json, how)
 
 
-@click.command("provenance")
-@LIBRARY
-@archs_option("Archs of the library.")
-@JSON
-@click.argument("blobs", nargs=-1, metavar="[BLOB]...")
-def provenance_command(library: Path, gpu_archs: str, as_json: bool, blobs: tuple[str, ...]) -> None:
-    """Say who compiled a library's entries in the cache (all, or those of blobs that match), when
-    and with which compiler, as the tiers of LAZYCK_REMOTE say it, signed by a key of LAZYCK_TRUST.
-
-    Status 1 if that is not known of any of them.
-    """
-    env = environment()
-    entries.is_there(entries.cache_of(env))  # raises if the cache cannot be used
-    found = _entries_of(library, blobs, [], gpu_archs, env)
-    origins = provenance.find(env, found if blobs else [e for e in found if e.cached])
-    click.echo(json.dumps(provenance.to_json(origins), indent=1) if as_json else provenance.render(origins))
-    sys.exit(0 if all(o.provenance for o in origins) else 1)
-
-
 @click.command("keygen")
 @click.argument("file", type=ANY)
 @click.option("--public", is_flag=True, help="Only print the public key of the existing FILE.")
@@ -99,7 +80,7 @@ def keygen_command(file: Path, public: bool) -> None:
     click.echo(signer.public)
 
 
-COMMANDS = (push_command, pull_command, sync_command, provenance_command, keygen_command)
+COMMANDS = (push_command, pull_command, sync_command, keygen_command)
 
 
 def _entries_of(

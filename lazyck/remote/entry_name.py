@@ -1,8 +1,7 @@
 """The names of an entry and its objects in a remote, which do not depend on the host.
 
     ac/<SHA-256>    the record of an entry, or its lease; the hash is of a line with its kind, the
-                    entry's key and the entry's name; or an entry's provenance, where the line has
-                    the signer's public key, too
+                    entry's key and the entry's name
     cas/<SHA-256>   contents, named by their own hash
 
 Servers of Bazel's HTTP cache protocol serve exactly these names.
@@ -55,12 +54,8 @@ class EntryName:
     def entry_path(self) -> EntryPath:
         return EntryPath(*self.name.split("/"))
 
-    def provenance(self, public: str) -> str:
-        """Return the object in which the owner of a public key says how the entry was made."""
-        return self._object("provenance", f"\n{public}")
-
-    def _object(self, what: str, more: str = "") -> str:
-        text = f"lazyck {what} 1\n{self.key_id}\n{self.name}{more}"
+    def _object(self, what: str) -> str:
+        text = f"lazyck {what} 1\n{self.key_id}\n{self.name}"
         return "ac/" + hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod

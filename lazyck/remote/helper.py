@@ -40,11 +40,8 @@ from typing import NoReturn
 
 from lazyck import abi
 from lazyck.errors import FormatError, LazyckError
-from lazyck.files import open_regular
-from lazyck.formats.layout import log_of
 from lazyck.remote.entry_name import EntryName
 from lazyck.remote.lease import Lease, LeaseState
-from lazyck.remote.provenance import CompileDetails, read_compile_details
 from lazyck.remote.remote import Fetched, Listener, Remote
 from lazyck.remote.tier_client import TierDown
 from lazyck.settings.environment import environment
@@ -189,7 +186,7 @@ def compile_there(remote: Remote, arguments: Arguments, target: Path, caller: Ca
         word, path = caller.receive()
         if word == abi.LINE_MADE:
             finish_what_is_begun()
-            has_it = remote.push(arguments.entry, Path(path), *took(arguments), compile_details(Path(path)))
+            has_it = remote.push(arguments.entry, Path(path), *took(arguments))
             is_made = lease is not None and lease.client.label in has_it
     finally:
         stop.set()
@@ -270,13 +267,6 @@ def took(arguments: Arguments) -> tuple[float, int]:
     with contextlib.suppress(OSError):
         return read_last(arguments.cache, *arguments.entry.entry_path.cost_key) or (0.0, 0)
     return 0.0, 0
-
-
-def compile_details(path: Path) -> CompileDetails | None:
-    """Return what the log beside an entry says of its compile, or None if it says nothing."""
-    with contextlib.suppress(OSError), open_regular(log_of(path)) as log:
-        return read_compile_details(log)
-    return None
 
 
 def run(prepare: Callable[[Sequence[str]], Callable[[Caller], None]]) -> NoReturn:

@@ -10,14 +10,12 @@ from pathlib import Path
 
 from lazyck import abi
 from lazyck.errors import FormatError, RemoteError
-from lazyck.remote import provenance
 from lazyck.remote.backend import UNKNOWN_SIZE
 from lazyck.remote.circuit_breaker import CircuitBreaker
 from lazyck.remote.entry_name import EntryName, answers_to, contents_name
 from lazyck.remote.entry_record import LARGEST_ENTRY, LARGEST_RECORD, EntryRecord, StoredObject, decode, encode
 from lazyck.remote.lease import Lease
 from lazyck.remote.payload import Payload, compressing, opened
-from lazyck.remote.provenance import CompileDetails, Provenance
 from lazyck.remote.sign import KeyRing, read_signer, read_trusted
 from lazyck.remote.tier_client import TierClient, TierDown
 from lazyck.remote.tiers import Tier, Times, parse_tiers, read_times
@@ -135,28 +133,15 @@ class Remote:
                     found.append(client)
         return tuple(found)
 
-    def push(
-        self,
-        entry: EntryName,
-        path: Path,
-        seconds: float = 0.0,
-        peak_kib: int = 0,
-        details: CompileDetails | None = None,
-    ) -> tuple[str, ...]:
-        """Put an entry into every writable tier, that of the leases first, with its provenance if
-        it is known how the entry was made and there is a key to sign with. Return the labels of
+    def push(self, entry: EntryName, path: Path, seconds: float = 0.0, peak_kib: int = 0) -> tuple[str, ...]:
+        """Put an entry into every writable tier, that of the leases first. Return the labels of
         those that have it then. Raises `OSError` if the file cannot be read."""
         with opened(path) as contents:
             record = EntryRecord(entry, contents.sha256, contents.size, round(seconds, 3), peak_kib)
-            beside: dict[str, bytes] = {}
             if signer := self.keys.signer:
                 record = record.with_signatures((signer.sign(record.statement),))
-                # The log may be of an entry that another one has replaced since.
-                if details and details.sha256 == contents.sha256:
-                    statement = provenance.statement_of(entry, details)
-                    beside = {entry.provenance(signer.public): provenance.encode(statement, signer)}
             clients = [p for p in self.clients if self.may_push(p)]
-            return self._push_to(sorted(clients, key=lambda p: p is not self.shared_client()), record, contents, beside)
+            return self._push_to(sorted(clients, key=lambda p: p is not self.shared_client()), record, contents)
 
     def fill(self, fetched: Fetched, path: Path) -> tuple[str, ...]:
         """Put a fetched entry, which is at `path`, into the tiers nearer than its origin."""
@@ -165,26 +150,7 @@ class Remote:
                 return ()
             nearer = [p for p in self.clients[: fetched.number] if not p.tier.is_read_only]
             believed = self.keys.believe(fetched.record)
-            return self._push_to([p for p in nearer if believed or p.tier.is_trusted], fetched.record, contents, {})
-
-    def provenance(self, entry: EntryName, sha256: str) -> Provenance | None:
-        """Return the trusted provenance of the entry with these contents, from the nearest tier
-        that has it. Invalid provenance is reported as refused."""
-        for client in self.clients:
-            with self._passing_over():
-                for public in sorted(self.keys.trusted):
-                    data = client.read(entry.provenance(public), provenance.LARGEST_PROVENANCE)
-                    if data is None:
-                        continue
-                    try:
-                        found = provenance.decode(data, entry, public)
-                        if found.sha256 == sha256:
-                            return found
-                        problem = "its provenance is that of other contents"
-                    except FormatError as e:
-                        problem = f"its provenance: {e.message}"
-                    self._refuse(client, entry, problem)
-        return None
+            return self._push_to([p for p in nearer if believed or p.tier.is_trusted], fetched.record, contents)
 
     def may_push(self, client: TierClient) -> bool:
         """Return whether this process may push to the tier, with a key that is trusted."""
@@ -272,21 +238,18 @@ class Remote:
         finally:
             part.unlink(missing_ok=True)
 
-    def _push_to(
-        self, clients: list[TierClient], record: EntryRecord, contents: Payload, beside: Mapping[str, bytes]
-    ) -> tuple[str, ...]:
+    def _push_to(self, clients: list[TierClient], record: EntryRecord, contents: Payload) -> tuple[str, ...]:
         has_it = []
         with compressing(contents) as compressed:
             for client in clients:
                 with self._passing_over():
-                    self._push_one(client, record, contents, compressed, beside)
+                    self._push_one(client, record, contents, compressed)
                     has_it.append(client.label)
         return tuple(has_it)
 
     def _push_one(
-        self, client: TierClient, record: EntryRecord, contents: Payload, compressed: Callable[[], Payload],
-        beside: Mapping[str, bytes],
-    ) -> None:  # fmt: skip
+        self, client: TierClient, record: EntryRecord, contents: Payload, compressed: Callable[[], Payload]
+    ) -> None:
         there = self._record_there(client, record.entry)
         has_contents = False
         if there and there.sha256 == record.sha256:
@@ -302,8 +265,6 @@ class Remote:
             record = replace(record, compressed=stored)
             self._put(client, contents, is_bad=self._is_bad(client, record.sha256))
         if there != record:
-            for name, data in beside.items():
-                client.write(name, data)
             client.write(record.entry.record, encode(record))
 
     def _is_bad(self, client: TierClient, sha256: str) -> bool:

@@ -40,7 +40,6 @@ def hashed(text: str) -> str:
 def test_objects_are_named_by_the_hash_of_a_line_with_their_kind() -> None:
     assert ENTRY.record == hashed(f"lazyck entry 1\n{KEY}\n{NAME}")
     assert ENTRY.lease == hashed(f"lazyck lease 1\n{KEY}\n{NAME}")
-    assert ENTRY.provenance("PUBLIC") == hashed(f"lazyck provenance 1\n{KEY}\n{NAME}\nPUBLIC")
     assert contents_name("ab" * 32) == "cas/" + "ab" * 32
 
 

@@ -176,7 +176,6 @@ class Compilation {
                       "the result would go into the cache under a key that it does not match", {false, 0});
         }
         seal_entry(output.get(), m_missing.key.id(), m_text.digest());
-        if (!m_text.is_taken_over()) tell_making(output.get());
         keep_log();
         publish(m_staging->fd(), k_product, m_missing.path);
         m_text.keep();
@@ -208,22 +207,6 @@ class Compilation {
         const long needed = memory_for(m_store.config, m_missing.guess);
         m_missing.cache.costs(m_missing.key)
             .add({m_missing.guess.blob.seconds, std::max(2 * needed, m_peak_kib)}, true);
-    }
-
-    // Ends the log with a line for lazyck/remote/provenance.py. The entry itself has no time.
-    void tell_making(int entry) const {
-        MappedFile file;
-        if (file.map(entry) != 0) return;
-        const double now = now_seconds();
-        JsonObject made;
-        made.add_text(LAZYCK_MADE_SHA256, sha256_hex(file.data(), file.size()));
-        made.add(LAZYCK_MADE_STARTED, decimal(now - seconds_since(m_start), 3));
-        made.add(LAZYCK_MADE_FINISHED, decimal(now, 3));
-        made.add_text(LAZYCK_MADE_HOST, host_name());
-        made.add_text(LAZYCK_MADE_BUNDLE, m_source.is_in_bundle ? m_missing.at.manifest.contents() : "");
-        made.add_text(LAZYCK_MADE_DIGEST, m_missing.key.digest);
-        made.add_text(LAZYCK_MADE_TOOLCHAIN, m_missing.key.toolchain_id);
-        write_all(m_log.get(), "[made " + made.text() + "]\n");
     }
 
     void name_privately() {
