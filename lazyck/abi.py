@@ -72,7 +72,7 @@ CCBIN_OPTIONS, CCBIN_VARIABLE = "-ccbin --compiler-bindir", "NVCC_CCBIN"
 
 # -- versions --------------------------------------------------------------------------------------
 MANIFEST_MAGIC = b"LAZYCKMF"
-MANIFEST_VERSION = 9
+MANIFEST_VERSION = 10
 # The columns of a manifest's header, behind the magic, and of the rows of its tables, in order.
 # formats/manifest.py has the grammar, and says what each column means.
 MANIFEST_HEADER = {
@@ -90,7 +90,7 @@ MANIFEST_BLOB = {
 MANIFEST_SYMBOL = {"name": "S", "blob": "u32"}
 MANIFEST_RECIPE = {
     "toolchain": "S", "toolchain_id": "S", "home": "S", "home_env": "L", "compile": "L", "link": "L", "env": "P",
-    "arch_flags": "L", "programs": "L", "headers": "S", "cpu": "S",
+    "arch_flags": "L", "programs": "L", "headers": "S", "cpu": "S", "archs": "L",
 }  # fmt: skip
 RECORD_MAGIC = b"LZRC"
 RECORD_VERSION = 1
@@ -279,6 +279,10 @@ PH_KERNEL = PH + "K"  # the line that describes the kernel that is wanted
 PH_NAME = PH + "N"  # 16 hexadecimal digits, made of the library's and the blob's name
 PH_ARCHS = PH + "A"  # whole word: replaced by the arch flags, once for every arch
 PH_ARCH = PH + "a"  # inside an arch flag: the arch's name
+PH_VIRTUAL = PH + "v"  # inside an arch flag: the arch of the PTX that the code is made of
+
+# Behind a CUDA arch's number: PTX alone (CMake's word), and code made of PTX for another arch.
+ARCH_VIRTUAL, ARCH_FROM_PTX = "-virtual", "-ptx"
 
 # The link to the bundle in the directory in which a blob is compiled. Names of files in the bundle
 # begin with it, so they are equal wherever the bundle is, and so is what is compiled.
@@ -339,6 +343,12 @@ TOO_MANY_BYTES = 1024 * 10**12
 DEFAULT_CACHE_MAX_KIB = 20 << 20
 # The program that talks to remote caches. It is looked up in PATH.
 REMOTE_HELPER = "lazyck-remote"
+
+
+def with_arch(flag: str, arch: str) -> str:
+    """Return an arch flag of a recipe for one arch."""
+    real, _, ptx = arch.partition(ARCH_FROM_PTX)
+    return flag.replace(PH_ARCH, real).replace(PH_VIRTUAL, ptx or real)
 
 
 def archs_in_name(archs: str) -> str:

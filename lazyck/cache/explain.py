@@ -148,7 +148,7 @@ def compare_commands(
     wanted: list[str] = []
     for word in recipe.compile:
         if word == abi.PH_ARCHS:
-            wanted += [flag.replace(abi.PH_ARCH, arch) for arch in archs for flag in recipe.arch_flags]
+            wanted += [abi.with_arch(flag, arch) for arch in archs for flag in recipe.arch_flags]
         else:
             wanted.append(word)
     patterns = {word: _pattern(word, source.rpartition("/")[2]) for word in wanted if abi.PH in word}

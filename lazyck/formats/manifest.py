@@ -32,7 +32,7 @@ is compiled whole. Otherwise it is a digest of everything that the key of a part
 the blob's own digest, and the recipes are those of the host unit and of the device code.
 
 History: version 1, the first. 2: machine. 3: private. 4: contents. 5: kernel. 6: units. 7: programs
-and headers. 8: cpu. 9: file_name in place of the soname, private_tag.
+and headers. 8: cpu. 9: file_name in place of the soname, private_tag. 10: archs of a recipe.
 """
 
 import os
@@ -65,6 +65,9 @@ class Recipe:
 
     `cpu` are the features that the code needs of a CPU beyond what the library itself needs (see
     runtime/src/platform/cpu.h). A CPU that lacks one gets what the next recipe makes instead.
+
+    `archs` are what the sources' own commands put into their fat binaries: `80`, `90a`, and
+    `80-virtual` for PTX. The runtime compiles what the GPU runtime would take of these.
     """
 
     toolchain: str
@@ -78,6 +81,13 @@ class Recipe:
     programs: tuple[str, ...] = ()
     headers: str = ""
     cpu: str = ""
+    archs: tuple[str, ...] = ()
+
+    @property
+    def code_archs(self) -> tuple[str, ...]:
+        """The archs of `archs` with machine code, or those of PTX if there are no others."""
+        virtual = tuple(a.removesuffix(abi.ARCH_VIRTUAL) for a in self.archs if a.endswith(abi.ARCH_VIRTUAL))
+        return tuple(a for a in self.archs if not a.endswith(abi.ARCH_VIRTUAL)) or virtual
 
     @property
     def compiler_words(self) -> tuple[str, ...]:
@@ -132,7 +142,7 @@ class Manifest:
     file_name: str  # as it was linked; empty for an executable
     cache_name: str
     root: str
-    archs: tuple[str, ...]
+    archs: tuple[str, ...]  # those that the whole build was asked for (--gpu-archs)
     recipes: tuple[Recipe, ...]
     blobs: tuple[BlobRecord, ...]
     eager: tuple[tuple[str, str], ...] = ()

@@ -140,7 +140,7 @@ def describe(
         file_name=os.path.basename(context.link.output) if context.inputs.shared else "",
         cache_name=options.name,
         root=options.root or ("" if options.beside else str(context.final / "bundle")),
-        archs=options.archs or archs_of(every, options, environment()),
+        archs=options.archs,
         recipes=recipes.all(),
         blobs=blobs,
         eager=tuple(to_pair(downgrade(e, options)) for e in settled.objects if e.error is None and e.unit is None),
@@ -246,7 +246,8 @@ class Recipes:
         those that lack something."""
         toolchain = by_name(blob.call.toolchain)
         base, needs_cpu = toolchain.base_words(blob), native.needs_cpu(toolchain.all_words(blob))
-        key = (base, needs_cpu, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
+        archs = archs_of(blob, self._context.options, environment())
+        key = (base, archs, needs_cpu, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
         chain = self._made.get(key)
         if chain is None:
             where = self._paths[toolchain.name]
@@ -257,7 +258,7 @@ class Recipes:
 
             def made(words: Sequence[str], cpu: str) -> Recipe:
                 of_link = (self._context.link, where, self._runtime, self._linked)
-                return replace(bundle.make_recipe(blob, words, toolchain, identity, *of_link), cpu=cpu)
+                return replace(bundle.make_recipe(blob, words, toolchain, identity, *of_link), cpu=cpu, archs=archs)
 
             levels = self._lesser(blob) if needs_cpu else {}
             chain = (made(base, self._cpu.features if needs_cpu else ""), *(made(*level) for level in levels.items()))
@@ -299,16 +300,13 @@ class Recipes:
         return tuple(self._all)
 
 
-def archs_of(lazy: Sequence[Probed], options: BuildOptions, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the archs that the build's own commands ask for, else those of its environment, else
-    the compiler's defaults."""
-    blobs = [(by_name(p.blob.call.toolchain), p.blob) for p in lazy]
-    named = dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.archs_of(blob, env))
-    if named:
-        return tuple(named)
-    used = {p.blob.call.toolchain for p in lazy}
-    asked = dict.fromkeys(a for name, archs in options.env_archs if name in used for a in archs)
-    return tuple(asked or dict.fromkeys(a for toolchain, blob in blobs for a in toolchain.default_archs(blob, env)))
+def archs_of(blob: CompileCommand, options: BuildOptions, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what the fat binary of `blob` has: the archs that its command asks for, else those
+    that the build was asked for, else those of its environment, else the compiler's defaults."""
+    toolchain = by_name(blob.call.toolchain)
+    if toolchain.archs_of(blob, env):
+        return toolchain.images_of(blob, env)
+    return options.archs or dict(options.env_archs).get(toolchain.name, ()) or toolchain.images_of(blob, env)
 
 
 def unique_names(blobs: Sequence[tuple[CompileCommand, Recipe]], prefix: str) -> list[str]:
@@ -329,6 +327,7 @@ def unique_names(blobs: Sequence[tuple[CompileCommand, Recipe]], prefix: str) ->
             return blob.stem
         common = set(variants[0].compile).intersection(*(variant.compile for variant in variants))
         own = [word for word in recipe.compile if word not in common]
+        own += recipe.archs if len({variant.archs for variant in variants}) > 1 else ()
         parts = "\0".join([os.path.relpath(blob.source, prefix), *own])
         name = f"{blob.stem}-{hashlib.sha256(encode(parts)).hexdigest()[:8]}"
         taken[name] = taken.get(name, 0) + 1

@@ -55,18 +55,29 @@ class BlobEntry:
         return log_of(self.path)
 
 
-def arch_sets(selection: Selection, gpu_archs: str, env: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return the sets of archs to compile for, one entry each: those asked for; or else
-    `LAZYCK_ARCHS`, as the runtime takes it; or else each arch of the build, since a job's GPU is
-    one of them. Raises `UsageError` for a bad name."""
+def arch_sets(
+    selection: Selection, gpu_archs: str, env: Mapping[str, str]
+) -> Iterator[tuple[tuple[str, ...], Selection]]:
+    """Yield the sets of archs to compile for, one entry each, with the blobs that are compiled for
+    them: those asked for; or else `LAZYCK_ARCHS`, as the runtime takes it; or else those that the
+    build was asked for; or else, for each blob, those of its own command, since a job's GPU is one
+    of them. Raises `UsageError` for a bad name."""
+    manifest = selection.manifest
+    archs = manifest.archs
     if gpu_archs:
-        used = [by_name(name) for name in dict.fromkeys(r.toolchain for r in selection.manifest.recipes)]
+        used = [by_name(name) for name in dict.fromkeys(r.toolchain for r in manifest.recipes)]
         found = [f for t in used if (f := t.find(env)) is not None] if "native" in gpu_archs else []
         _, archs = parse_archs(resolve_native(gpu_archs, found, env), used)
-        return [(arch,) for arch in archs]
-    if env.get(abi.ENV_ARCHS) or not selection.manifest.archs:
-        return [()]
-    return [(a,) for a in selection.manifest.archs]
+    elif env.get(abi.ENV_ARCHS):
+        archs = ()
+    elif not archs:
+        own: dict[tuple[str, ...], list[BlobRecord]] = {}
+        for blob in selection.blobs:
+            for arch in manifest.recipes[blob.recipe].code_archs or ("",):
+                own.setdefault((arch,) if arch else (), []).append(blob)
+        yield from ((archs, replace(selection, blobs=tuple(blobs))) for archs, blobs in own.items())
+        return
+    yield from (((arch,), selection) for arch in archs) if archs else [((), selection)]
 
 
 def entries(
@@ -107,8 +118,9 @@ def known_kernels(
 ) -> Iterator[tuple[str, BlobRecord]]:
     """Yield the selected blobs' kernels, with the blob's name, as far as host units are cached."""
     blobs = {b.name: b for b in selection.blobs if b.units}
-    for archs in arch_sets(selection, gpu_archs, env) if blobs else []:
-        for row in _rows(abi.RT_KERNELS, rt, manifest_file, blobs, archs, env):
+    with_units = replace(selection, blobs=tuple(blobs.values()))
+    for archs, chosen in arch_sets(with_units, gpu_archs, env) if blobs else ():
+        for row in _rows(abi.RT_KERNELS, rt, manifest_file, [b.name for b in chosen.blobs], archs, env):
             blob, symbols = row[abi.ROW_BLOB], (row[abi.ROW_SYMBOL],)
             yield blob, replace(part_of(blobs[blob], row[abi.ROW_NAME]), symbols=symbols)
 
@@ -119,10 +131,19 @@ def all_entries(
     """Return `entries` for every set of archs that `gpu_archs` means. A host blob, whose entry does
     not depend on these archs, is there once."""
     found: dict[Path, BlobEntry] = {}
-    for archs in arch_sets(selection, gpu_archs, env):
-        for entry in entries(rt, manifest_file, selection, archs, env):
+    for archs, chosen in arch_sets(selection, gpu_archs, env):
+        for entry in entries(rt, manifest_file, chosen, archs, env):
             found.setdefault(entry.path, entry)
     return list(found.values())
+
+
+def first_entries(rt: Path, manifest_file: Path, selection: Selection, env: Mapping[str, str]) -> Iterator[BlobEntry]:
+    """Yield one entry of each blob: beside it are those for other archs (`cached_archs`)."""
+    left = {b.name for b in selection.blobs}
+    for archs, chosen in arch_sets(selection, "", env):
+        some = replace(chosen, blobs=tuple(b for b in chosen.blobs if b.name in left))
+        left -= {b.name for b in some.blobs}
+        yield from entries(rt, manifest_file, some, archs, env)
 
 
 def make_room(entry: BlobEntry) -> None:
@@ -189,9 +210,10 @@ def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: 
     A job that has an entry loaded keeps it: the file is unlinked, not written to.
     """
     rt = tool(env)
-    wanted = {abi.archs_in_name(a) for s in arch_sets(selection, gpu_archs, env) for a in s} if gpu_archs else set()
     removed = 0
-    for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
+    every = all_entries(rt, manifest_file, selection, gpu_archs, env) if gpu_archs else ()
+    for entry in every if gpu_archs else first_entries(rt, manifest_file, selection, env):
+        wanted = {abi.archs_in_name(entry.shown_arch)} if gpu_archs else set()
         # Entries of all toolchains are removed, since the blob is to go.
         for leaf in _leaves_beside(entry):
             if wanted and split_leaf(leaf.path.name)[0] not in wanted:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lazyck.abi import archs_in_name
 from lazyck.formats.manifest import BlobRecord
-from lazyck.prebuild.blob_entries import all_entries, arch_sets, cached_archs, entries, known_kernels
+from lazyck.prebuild.blob_entries import all_entries, cached_archs, first_entries, known_kernels
 from lazyck.prebuild.blob_names import Selection
 from lazyck.runtime.tool import tool
 from lazyck.visible import visible
@@ -54,7 +54,7 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
             if entry.cached:
                 have[entry.name][archs_in_name(entry.shown_arch)] = entry.path
     else:
-        for entry in entries(rt, manifest_file, selection, arch_sets(selection, gpu_archs, env)[0], env):
+        for entry in first_entries(rt, manifest_file, selection, env):
             have[entry.name] = cached_archs(entry)
             if entry.cached:  # it may lie elsewhere than new entries would
                 have[entry.name].setdefault(archs_in_name(entry.shown_arch), entry.path)

@@ -28,6 +28,7 @@ _SHOWN = {
     abi.PH_NAME: "{name}",
     abi.PH_ARCHS: "{archs}",
     abi.PH_ARCH: "{arch}",
+    abi.PH_VIRTUAL: "{virtual}",
 }
 
 
@@ -73,7 +74,7 @@ def render_summary(m: Manifest, files: Files) -> str:
     rows = [
         ("library", f"{m.library}, {files.path}, {show_size(files.size)}"),
         ("machine", m.machine or "-"),
-        ("archs", " ".join(m.archs) or "-"),
+        ("archs", " ".join(m.archs or dict.fromkeys(a for r in m.recipes for a in r.archs)) or "-"),
         ("blobs", f"{len(lazy)} lazy with {counted(len(m.functions), 'symbol')}, {len(eager)} eager"),
     ]
     if sources:

@@ -155,6 +155,11 @@ class Toolchain(ABC):
         """Return the archs that `cmd` asks for, by name or as the GPUs of this machine."""
         return self.archs_in(self.all_words(cmd))
 
+    def images_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the archs for which the object that `cmd` makes has code, if that is known. PTX is
+        named as `Recipe.archs` says."""
+        return self.archs_of(cmd, env) or self.default_archs(cmd, env)
+
     def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         """Return the archs, if known, that the compiler chooses for `cmd`, which asks for none."""
         return ()

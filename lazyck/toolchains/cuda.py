@@ -74,7 +74,7 @@ class CudaToolchain(Toolchain):
     lists_paths = True
     source_suffixes = (".cu", ".c", ".cc", ".cpp", ".cxx", ".C")
     languages: ClassVar[Mapping[str, str]] = {"cu": "cuda", "c++": "cuda", "c": "cuda"}
-    arch_flags = ("-gencode", f"arch=compute_{abi.PH_ARCH},code=sm_{abi.PH_ARCH}")
+    arch_flags = ("-gencode", f"arch=compute_{abi.PH_VIRTUAL},code=sm_{abi.PH_ARCH}")
     table = nvcc_options.TABLE
     unit_globs = ("*.cu",)
     entry_verb = "entry"
@@ -184,12 +184,17 @@ class CudaToolchain(Toolchain):
         asked = any(i.value in _ASKED and i.name in _both("-arch") for i in self.table.split(words))
         return (self.default_archs(cmd, env) if asked else ()) or named
 
-    def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+    def images_of(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
         # Asks nvcc, with the words of `cmd` that concern archs.
         items = self.table.split(self.all_words(cmd))
         kept = join(i for i in items if i.name in _ARCH_OPTIONS or i.name in _both("-ccbin"))
         env = self.tool_env(cmd, env, for_base=True)
-        return _archs_by_dryrun((cmd.call.argv[0], *kept), tuple(sorted(env.items())))
+        return _images_by_dryrun((cmd.call.argv[0], *kept), tuple(sorted(env.items())))
+
+    def default_archs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        images = self.images_of(cmd, env)
+        real = tuple(a for a in images if not a.endswith(abi.ARCH_VIRTUAL))
+        return real or tuple(a.removesuffix(abi.ARCH_VIRTUAL) for a in images)
 
     def arch_settings(self, archs: Sequence[str]) -> dict[str, str]:
         dotted = [re.sub(r"(\d)([a-f]?)$", r".\1\2", arch) for arch in archs]  # torch knows 9.0a, not 90a
@@ -202,7 +207,7 @@ class CudaToolchain(Toolchain):
         return [re.sub(r"\\(.)", r"\1", word, flags=re.S) for word in words]
 
     def _flags_for(self, archs: Sequence[str]) -> list[str]:
-        return [flag.replace(abi.PH_ARCH, arch) for arch in archs for flag in self.arch_flags]
+        return [abi.with_arch(flag, arch) for arch in archs for flag in self.arch_flags]
 
     def host_preprocess_command(self, job: SourceCompile) -> tuple[str, ...]:
         # `nvcc -E` runs the device pass. The host pass is a step of a compile.
@@ -350,10 +355,10 @@ def _listing(step: Sequence[str], output: str, *more: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _archs_by_dryrun(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+def _images_by_dryrun(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     shown = proc.run([*argv, "--dryrun", "-c", "x.cu", "-o", "x.o"], env=dict(env)).stderr
-    codes = re.findall(r"\bkind=elf,sm=(\d+[a-f]?)", shown) or re.findall(r"\bkind=ptx,sm=(\d+[a-f]?)", shown)
-    return _sorted(codes)
+    found = re.findall(r"\bkind=(elf|ptx),sm=(\d+[a-f]?)", shown)
+    return _sorted(arch + (abi.ARCH_VIRTUAL if kind == "ptx" else "") for kind, arch in found)
 
 
 def _sorted(archs: Iterable[str]) -> tuple[str, ...]:

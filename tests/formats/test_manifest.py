@@ -25,6 +25,7 @@ RECIPE = Recipe(
     link=("cc", abi.PH_INPUT),
     arch_flags=(f"--offload-arch={abi.PH_ARCH}",),
     env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
+    archs=("gfx942", "gfx950"),
     programs=("cc", f"{abi.PH_TOOLCHAIN}/bin/lld"),
     headers="45" * 32,
 )
@@ -95,7 +96,7 @@ def test_the_bytes_of_a_version_stay_as_they_are() -> None:
     full = replace(MANIFEST, machine="x86_64", private_names=("lazyck.1",), private_tag="t", contents="12" * 32)
     parts = replace(MANIFEST.blobs[0], kernel="one\t*\t\t\t", units=UnitRecipes("fe", 1, 0))
     data = encode(replace(full, blobs=(parts, *MANIFEST.blobs[1:])))
-    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (9, "a7996a9924d6d3a1")
+    assert (abi.MANIFEST_VERSION, hashlib.sha256(data).hexdigest()[:16]) == (10, "63a2686472f86181")
 
 
 # -- a lazy library's manifest, field by field -----------------------------------------------------
@@ -127,7 +128,7 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     assert (version, size, blobs, symbols, recipes) == (abi.MANIFEST_VERSION, len(data), 4, 5, 2)
     blobs_at, symbols_at, recipes_at, lists_at, strings_at, strings_size = struct.unpack_from("<6I", data, 32)
     assert blobs_at == 104
-    assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 44)
+    assert (symbols_at - blobs_at, recipes_at - symbols_at, lists_at - recipes_at) == (4 * 40, 5 * 8, 2 * 48)
     assert (strings_at - lists_at, strings_at + strings_size) == (4 * words, len(data))
 
     def string(at: int) -> str:
@@ -152,7 +153,7 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     assert [struct.unpack_from("<I", data, first + 80 + at)[0] for at in (8, 16, 20)] == [1, 3, 1]
     rows = [(string(symbols_at + 8 * i), struct.unpack_from("<I", data, symbols_at + 8 * i + 4)[0]) for i in range(5)]
     assert rows == FULL.symbols
-    recipe = recipes_at + 44
+    recipe = recipes_at + 48
     assert [string(at + 40) for at in (recipes_at, recipe)] == ["0f", ""]
     texts = [RECIPE.toolchain, RECIPE.toolchain_id, RECIPE.home, RECIPE.headers]
     assert [string(recipe + at) for at in (0, 4, 8, 36)] == texts
@@ -160,10 +161,11 @@ def test_the_bytes_are_those_that_the_runtime_reads() -> None:
     lists = [RECIPE.home_env, RECIPE.compile, RECIPE.link, env, RECIPE.arch_flags]
     lists.append(RECIPE.programs)
     assert [strings(recipe + 12 + 4 * i) for i in range(6)] == [list(words) for words in lists]
+    assert strings(recipe + 44) == list(RECIPE.archs)
 
 
 def test_equal_strings_and_lists_are_written_once() -> None:
-    assert len(encode(replace(MANIFEST, recipes=(*MANIFEST.recipes, RECIPE)))) == len(encode(MANIFEST)) + 44
+    assert len(encode(replace(MANIFEST, recipes=(*MANIFEST.recipes, RECIPE)))) == len(encode(MANIFEST)) + 48
 
 
 def test_a_nul_byte_cannot_be_recorded() -> None:

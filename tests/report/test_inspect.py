@@ -19,7 +19,7 @@ from lazyck.postbuild.reasons import Downgrade, Reason, ReasonKind, to_pair
 RECIPE = Recipe(
     toolchain="cuda", toolchain_id="nvcc13", home="/opt/cuda", home_env=("CUDA_HOME",), compile=("nvcc", "-c"),
     link=("g++", "-shared"), arch_flags=("-arch=sm_90",), env=(("NVCC_APPEND_FLAGS", "-lineinfo"),),
-    programs=("nvcc", "ptxas"), headers="34" * 32, cpu="0f",
+    programs=("nvcc", "ptxas"), headers="34" * 32, cpu="0f", archs=("80", "90"),
 )  # fmt: skip
 PRIVATE = f"_Z6hiddenv{abi.PRIVATE_MARK}"
 PART = replace(RECIPE, cpu="")

@@ -104,15 +104,21 @@ def test_present_device_decides(build: Build, toolchain: str, device: str, built
 @pytest.mark.parametrize(
     ("built", "expected"),
     [
-        # The devices are as built, newer or older. Code for a family (100f) runs on the family's
-        # later members, to which 10.1 does not belong.
+        # The devices are as built, newer or older. Code for 8.0 runs on 8.6, and code for a family
+        # (100f) on the family's later members, to which 10.1 does not belong.
         (
             ["80", "90a", "100f"],
-            {"80": "80", "86": "86", "90": "90a", "100": "100f", "103": "100f", "101": "101", "121": "121"},
+            {"80": "80", "86": "80", "90": "90a", "100": "100f", "103": "100f", "101": "101", "121": "121"},
         ),
         # Code for one architecture is preferred to that for a family. If only such code was built
         # (100a), a device of its kind (10.3) gets code for itself alone, too.
         (["100a", "120f", "120a"], {"100": "100a", "103": "103a", "120": "120a", "121": "120f", "90": "90"}),
+        # The driver makes what is lacking of the newest PTX that the device takes.
+        (
+            ["80", "75-virtual", "80-virtual", "100-virtual"],
+            {"86": "80", "90": "90_ptx80", "100": "100", "121": "121_ptx100", "75": "75", "70": "70"},
+        ),
+        (["90a", "90a-virtual"], {"90": "90a", "100": "100"}),
     ],
 )
 def test_a_device_keeps_what_the_build_chose_of_its_kind(

@@ -75,24 +75,54 @@ def test_an_entry_has_code_for_one_arch_whatever_the_build_names(
 ) -> None:
     work, env = named
     library = work / "build/libcudaops.so"
-    assert inspect(lazyck, library)["archs"] == ["80", "75", "86"]
+    (archs,) = {tuple(r["archs"]) for r in inspect(lazyck, library)["recipes"]}
+    assert archs == ("75", "80", "80-virtual", "86", "86-virtual")
     main = program(work, library)
     # Flags in the job's own environment do not reach an entry either.
     flags = {"NVCC_APPEND_FLAGS": "-gencode arch=compute_75,code=compute_75 -DBROKEN=("}
     job = {**env, "LAZYCK_ARCHS": "87", "LAZYCK_CACHE_DIR": str(tmp_path / "by-kernel"), **flags}
     assert call(main, job) in REACHED_CUDA
     host, kernel = entries(job)
-    assert device_code(kernel) == ["elf 87"]
+    assert device_code(kernel) == ["elf 86"]  # which runs on 8.7
     assert not unique_symbols(host)
     job |= {"LAZYCK_CACHE_DIR": str(tmp_path / "whole"), "LAZYCK_BY_KERNEL": "0"}
     assert call(main, job) in REACHED_CUDA
     (entry,) = entries(job)
-    assert device_code(entry) == ["elf 87"]
+    assert device_code(entry) == ["elf 86"]
     assert not unique_symbols(entry)
     # An ahead-of-time object has unique symbols.
     aot = ["-std=c++17", "-Iinclude", "-Xcompiler", "-fPIC", "-c", "blob/scale_float_2.cu", "-o", "aot.o"]
     subprocess.run([cuda_home() / "bin/nvcc", *aot], cwd=work, check=True)
     assert unique_symbols(work / "aot.o")
+
+
+def test_a_source_has_the_archs_of_its_own_command(tmp_path: Path, lazyck: Lazyck) -> None:
+    """No source compiles for another virtual arch than that of its own command."""
+    kernel = (
+        "#if defined(__CUDA_ARCH__) && !({1})\n#error\n#endif\n"
+        "__global__ void k{0}(int* p) {{ *p = 1; }}\nvoid call{0}(int* p) {{ k{0}<<<1, 1>>>(p); }}\n"
+    )
+    sources = {
+        "a": ("-gencode arch=compute_90a,code=sm_90a", "defined(__CUDA_ARCH_FEAT_SM90_ALL)"),
+        "b": ("-arch=compute_90 -code=sm_90", "__CUDA_ARCH__ == 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)"),
+        "c": ("-arch=sm_80", "__CUDA_ARCH__ == 800"),
+    }
+    steps = [f"nvcc -Xcompiler -fPIC {option} -c {name}.cu -o {name}.o" for name, (option, _) in sources.items()]
+    for name, (_, condition) in sources.items():
+        (tmp_path / f"{name}.cu").write_text(kernel.format(name, condition))
+    env = cuda_environment(tmp_path)
+    script = " && ".join([*steps, "nvcc -shared -cudart shared a.o b.o c.o -o libk.so"])
+    build(lazyck, tmp_path, env, "sh", "-c", script, blobs="none")
+    expected = {
+        (): (["a", "90a", "b", "90", "c", "80"], ["elf 80"]),
+        ("--gpu-archs", "90"): (["a", "90a", "b", "90", "c", "90_ptx80"], ["elf 90"]),
+    }
+    for chosen, (listed, code) in expected.items():
+        job = {**env, "LAZYCK_CACHE_DIR": str(tmp_path / "-".join(["cache", *chosen]))}
+        done = lazyck("prebuild", "build", "--manifest", "libk.so", *chosen, "--all", cwd=tmp_path, env=job)
+        assert done.returncode == 0, done.stderr
+        assert lazyck("prebuild", "list", "--manifest", "libk.so", cwd=tmp_path, env=job).stdout.split() == listed
+        assert [device_code(p) for p in entries(job) if p.name[0] == "c"] == [code]
 
 
 def test_a_device_that_nvcc_does_not_know(named: tuple[Path, dict[str, str]]) -> None:

@@ -10,6 +10,8 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
+#include <vector>
 
 #include "base/failure.h"
 #include "lazyck_abi.h"
@@ -113,7 +115,7 @@ Strings archs_of_devices(int current, int count, ArchOf arch_of, IsBuilt is_buil
     return {archs.begin(), archs.end()};
 }
 
-// Returns what to compile for on these devices, whose archs have names. HIP looks for the code of
+// Returns the archs of these devices, which have names. HIP looks for the code of
 // one device after the other, and stops at the first device without any. So the devices before the
 // current one count even if it is not known how many there are.
 Strings ask_by_name(const GpuRuntime& gpu, int current, int count, const Strings& built) {
@@ -126,67 +128,88 @@ Strings ask_by_name(const GpuRuntime& gpu, int current, int count, const Strings
     return archs_of_devices(current, std::max(count, current + 1), arch_of, is_built);
 }
 
-// The number and the letter, if there is one, of a name such as `90a` or `100f`. The number is 0
-// for a name of another form.
+// What a name such as `90a`, `100f` or `80-virtual` says: a number, a letter if there is one, and
+// whether it stands for PTX alone. The number is 0 for a name of another form.
 struct Capability {
     int number = 0;
     char variant = 0;
+    bool is_virtual = false;
 };
 
 Capability capability_of(const std::string& name) {
+    const std::size_t end = std::min(name.find(LAZYCK_ARCH_VIRTUAL), name.size());
     Capability found;
+    found.is_virtual = end < name.size();
     std::size_t i = 0;
-    while (i < name.size() && i < 4 && name[i] >= '0' && name[i] <= '9')
-        found.number = found.number * 10 + name[i++] - '0';
-    if (i + 1 == name.size()) found.variant = name[i];
-    return i == name.size() || found.variant != 0 ? found : Capability();
+    while (i < end && i < 4 && name[i] >= '0' && name[i] <= '9') found.number = found.number * 10 + name[i++] - '0';
+    if (i + 1 == end) found.variant = name[i];
+    return i == end || found.variant != 0 ? found : Capability();
 }
 
 // Returns whether both numbers are of one family of devices. 10.1 (Thor) has the major number of
 // 10.0 but is of another family.
 bool is_kin(int a, int b) { return a / 10 == b / 10 && (a == 101) == (b == 101); }
 
-// Returns what to compile for on a device of capability `arch`. A build for 90a has code that only
-// sm_90a, not sm_90, can hold, and code of a family (100f) runs on its later members (10.3).
-// Therefore the variant that the build chose for devices of this kind is kept.
-std::string as_built(const std::string& arch, const Strings& built) {
-    const int device = capability_of(arch).number;
-    if (device == 0) return arch;
-    bool is_own_specific = false, has_kin_specific = false;
-    int family = 0;
+// Returns whether a device of the number `device` can run what was built for `b`, if only after the
+// driver has compiled PTX.
+bool can_run(int device, const Capability& b) {
+    if (b.number == 0 || b.number > device) return false;
+    if (b.variant == 'a') return b.number == device;
+    return is_kin(b.number, device) || (b.is_virtual && b.variant == 0);
+}
+
+// Returns those of `built` that a device can run, those that the CUDA runtime prefers first: machine
+// code for the very device, then for its family or an earlier device of that, then the newest PTX.
+std::vector<Capability> images_for(int device, const Strings& built) {
+    std::vector<Capability> found;
     for (const std::string& name : built) {
         const Capability b = capability_of(name);
-        if (!is_kin(b.number, device)) continue;
-        if (b.variant == 'a') (b.number == device ? is_own_specific : has_kin_specific) = true;
-        if (b.variant == 'f' && b.number <= device) family = std::max(family, b.number);
+        if (can_run(device, b)) found.push_back(b);
     }
-    if (is_own_specific) return arch + "a";
-    if (family != 0) return std::to_string(family) + "f";
-    const bool is_plain = std::find(built.begin(), built.end(), arch) != built.end();
-    return has_kin_specific && !is_plain ? arch + "a" : arch;
+    const auto rank = [](const Capability& c) {
+        return std::make_tuple(c.is_virtual, -c.number, c.variant == 'a' ? 0 : c.variant == 0 ? 1 : 2);
+    };
+    std::sort(found.begin(), found.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    return found;
 }
 
-// Returns whether the build has code that a device of capability `arch` can run.
-bool is_built_for_capability(const std::string& arch, const Strings& built) {
-    const int device = capability_of(arch).number;
-    return std::any_of(built.begin(), built.end(), [&](const std::string& name) {
+// Returns the arch by which a source is compiled for a device so that it becomes the code that the
+// CUDA runtime would take out of the source's fat binary, which was `built` for these archs. An
+// arch that is `wished` for comes before code for other devices. If the fat binary has nothing for
+// the device, the arch is the device's own, and of the kind that the source needs.
+std::string arch_for(const std::string& device_name, const Strings& built, const Strings& wished) {
+    const Capability device = capability_of(device_name);
+    if (device.number == 0 || device.variant != 0) return device_name;
+    const auto named = [](const Capability& c) {
+        return std::to_string(c.number) + (c.variant != 0 ? std::string(1, c.variant) : "");
+    };
+    for (const Strings* archs : {&built, &wished}) {
+        const std::vector<Capability> images = images_for(device.number, *archs);
+        if (!images.empty() && images[0].number == device.number) return named(images[0]);
+    }
+    const std::vector<Capability> images = images_for(device.number, built);
+    if (!images.empty()) {
+        return images[0].is_virtual ? device_name + LAZYCK_ARCH_FROM_PTX + named(images[0]) : named(images[0]);
+    }
+    const bool is_specific = std::any_of(built.begin(), built.end(), [&](const std::string& name) {
         const Capability b = capability_of(name);
-        return b.variant == 'a' ? b.number == device : is_kin(b.number, device) && b.number <= device;
+        return b.variant == 'a' && is_kin(b.number, device.number);
     });
+    return is_specific ? device_name + "a" : device_name;
 }
 
-// Returns what to compile for on these devices, whose capabilities `attribute` tells. `device_of`
-// returns the device of an ordinal.
+// Returns the capabilities of these devices, which `attribute` tells. `device_of` returns the device
+// of an ordinal.
 template <typename DeviceOf>
 Strings ask_by_capability(const GpuRuntime& gpu, GetAttribute* attribute, int current, int count, DeviceOf device_of,
                           const Strings& built) {
     const auto ask = [&](int ordinal) {
         return remembered_arch(gpu, device_of(ordinal), [&](int d) { return capability(gpu, attribute, d); });
     };
-    const auto is_built = [&](const std::string& arch) { return is_built_for_capability(arch, built); };
-    std::set<std::string> archs;
-    for (const std::string& arch : archs_of_devices(current, count, ask, is_built)) archs.insert(as_built(arch, built));
-    return {archs.begin(), archs.end()};
+    const auto is_built = [&](const std::string& arch) {
+        return !images_for(capability_of(arch).number, built).empty();
+    };
+    return archs_of_devices(current, count, ask, is_built);
 }
 
 // Asks the driver, for a library whose GPU runtime is linked in and therefore cannot be found by
@@ -228,27 +251,41 @@ Strings ask(const GpuRuntime& gpu, const Strings& built) {
 std::string advice_on_arch(const std::string& message, const Strings& archs) {
     const auto has = [&](const char* text) { return message.find(text) != std::string::npos; };
     if (archs.empty() || (!has("Unsupported gpu architecture") && !has("not defined for option 'gpu-"))) return "";
-    return "this nvcc does not know the arch " + join(archs, ", ") +
+    Strings devices;
+    for (const std::string& arch : archs) devices.push_back(arch.substr(0, arch.find(LAZYCK_ARCH_FROM_PTX)));
+    return "this nvcc does not know the arch " + join(devices, ", ") +
            ": use a newer CUDA toolkit, or set " LAZYCK_ENV_ARCHS
            " to an older arch of the same major number, whose code this GPU can run";
 }
 
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask) {
     if (!manifest.has_arch_flags(recipe)) return {machine_name(manifest.machine())};
-    if (!asked.empty()) return asked;
-    const Strings built = parse_archs(join(manifest.archs(), ";"), "archs of the build");
-    if (may_ask) {
+    const Strings wished = parse_archs(join(manifest.archs(), ";"), "archs of the build");
+    const Strings own = manifest.recipe_archs(recipe), &built = own.empty() ? wished : own;
+    Strings devices = asked;
+    if (devices.empty() && may_ask) {
         const std::string toolchain = manifest.recipe_toolchain(recipe);
         const GpuRuntime* const gpu = gpu_runtime_of(toolchain);
         if (gpu == nullptr) fail("lazyck: no GPU runtime is known for the toolchain '" + visible(toolchain) + "'");
-        const Strings present = ask(*gpu, built);
-        if (!present.empty()) return present;
+        Strings every = built;
+        every.insert(every.end(), wished.begin(), wished.end());
+        devices = ask(*gpu, every);
     }
-    if (built.empty()) {
+    if (devices.empty()) devices = wished;
+    std::set<std::string> archs;
+    for (const std::string& device : devices) archs.insert(arch_for(device, built, wished));
+    // Of PTX alone, code is made for the first devices that can run it.
+    for (const bool is_virtual : {false, true}) {
+        for (const std::string& name : archs.empty() ? own : Strings()) {
+            const std::size_t end = name.find(LAZYCK_ARCH_VIRTUAL);
+            if ((end < name.size()) == is_virtual) archs.insert(name.substr(0, end));
+        }
+    }
+    if (archs.empty()) {
         fail("lazyck: no GPU answers, and the build of " + std::string(manifest.library()) +
              " names no archs; set " LAZYCK_ENV_ARCHS ", such as " LAZYCK_ENV_ARCHS "=gfx942 or 90");
     }
-    return built;
+    return {archs.begin(), archs.end()};
 }
 
 }  // namespace lazyck::rt

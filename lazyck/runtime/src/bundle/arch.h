@@ -9,10 +9,12 @@
 
 namespace lazyck::rt {
 
-// Returns the archs that blobs of recipe row `recipe` are compiled for. These are `asked`
-// (LAZYCK_ARCHS, --arch), if there are any. Else, if `may_ask`, they are the archs of the current
-// device and of the process's other devices that the build has code for. Else they are the archs of
-// the build. A recipe without arch flags makes host code, whose arch is the name of the library's
+// Returns the archs that blobs of recipe row `recipe` are compiled for. They are what the GPU
+// runtime would take out of the fat binaries of these sources for the devices `asked` for
+// (LAZYCK_ARCHS, --arch), if there are any. Else, if `may_ask`, for the current device and the
+// process's other devices that there is code for. Else for the archs that the whole build asks for,
+// or those of the recipe. `90-ptx80` stands for the code that the driver makes for 9.0 of PTX for
+// 8.0. A recipe without arch flags makes host code, whose arch is the name of the library's
 // machine. Takes the dynamic loader's lock. Throws CompileError if no arch can be determined.
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask);
 

@@ -269,6 +269,8 @@ const char* ManifestView::recipe_toolchain_id(std::uint32_t index) const {
 
 bool ManifestView::has_arch_flags(std::uint32_t index) const { return !list(recipe_at(index).arch_flags).empty(); }
 
+Strings ManifestView::recipe_archs(std::uint32_t index) const { return list(recipe_at(index).archs); }
+
 RecipeRow ManifestView::recipe(std::uint32_t index) const {
     const RecipeColumns row = recipe_at(recipe_here(index));
     return RecipeRow{string(row.toolchain), string(row.toolchain_id), string(row.home), list(row.home_env),

@@ -89,6 +89,8 @@ class ManifestView {
     const char* recipe_toolchain(std::uint32_t index) const;
     const char* recipe_toolchain_id(std::uint32_t index) const;
     bool has_arch_flags(std::uint32_t index) const;
+    // Returns the archs that the sources of a recipe were built for, by their own commands.
+    Strings recipe_archs(std::uint32_t index) const;
 
     const char* library() const { return string(m_header.library); }
     const char* file_name() const { return string(m_header.file_name); }
@@ -96,6 +98,7 @@ class ManifestView {
     // Returns the name of the directory that holds the entries of the library's blobs in a cache.
     const char* shelf() const;
     const char* root() const { return string(m_header.root); }
+    // Returns the archs that the whole build was asked for (--gpu-archs).
     Strings archs() const { return list(m_header.archs); }
     // Returns the private names of all functions and variables that blobs use under such a name.
     Strings private_names() const;

@@ -1,6 +1,7 @@
 #include "bundle/recipe.h"
 
 #include <algorithm>
+#include <cstring>
 #include <initializer_list>
 
 #include "base/failure.h"
@@ -34,7 +35,13 @@ Strings expand_step(const Strings& words, const std::string& output, const Recip
     for (const std::string& word : words) {
         if (word == LAZYCK_PH_ARCHS) {
             for (const std::string& arch : v.archs) {
-                for (const std::string& flag : recipe.arch_flags) out.push_back(expand(flag, {{LAZYCK_PH_ARCH, arch}}));
+                const std::size_t end = arch.find(LAZYCK_ARCH_FROM_PTX);
+                const std::string of_ptx =
+                    end == std::string::npos ? arch : arch.substr(end + std::strlen(LAZYCK_ARCH_FROM_PTX));
+                for (const std::string& flag : recipe.arch_flags) {
+                    const std::string real = arch.substr(0, end);
+                    out.push_back(expand(flag, {{LAZYCK_PH_ARCH, real}, {LAZYCK_PH_VIRTUAL, of_ptx}}));
+                }
             }
             continue;
         }
