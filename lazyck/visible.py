@@ -1,4 +1,6 @@
-"""Makes names of files and symbols safe to print: one line, without control characters."""
+"""Makes texts safe to print: on one line, without control characters, without passwords."""
+
+import re
 
 
 def _is_control(c: str) -> bool:
@@ -16,6 +18,12 @@ def _escaped(c: str) -> str:
 def visible(text: str) -> str:
     """Return `text` with control characters as `\\xNN`, as in the runtime's messages."""
     return "".join(_escaped(c) if _is_control(c) else c for c in text)
+
+
+def without_secrets(text: str) -> str:
+    """Return a setting's value without what a URL in it may hold in secret: user, password and
+    query. More than these may be missing, since a password need not be written as URLs demand."""
+    return re.sub(r"(?s)(://[^?#]*[?#]).*", r"\1…", re.sub(r"(?s)://.*@", "://…@", text))
 
 
 def visible_lines(text: str) -> str:

@@ -15,7 +15,7 @@ from lazyck.remote.tiers import parse_tiers
 from lazyck.settings.environment import cache_dir, own_environment
 from lazyck.settings.user_file import UserFile, read_user_file
 from lazyck.settings.variables import BY_NAME, VARIABLES, Variable, unknown_variables
-from lazyck.visible import visible
+from lazyck.visible import visible, without_secrets
 
 _ENVIRONMENT = "environment"
 _DEFAULT = "default"
@@ -77,12 +77,12 @@ def _setting(variable: Variable, env: Mapping[str, str], file: UserFile) -> Sett
         default, problem = _default_cache(file, env) if name == abi.ENV_CACHE_DIR else ("", "")
         return Setting(name, default or variable.default, source or _DEFAULT, problem)
     problem = variable.problem(value)
-    if name == abi.ENV_REMOTE:  # an address may hold a password
+    if name == abi.ENV_REMOTE:
         try:
             value = ",".join(tier.label for tier in parse_tiers(value))
         except LazyckError as e:
             value, problem = "", e.message
-    return Setting(name, value, source, problem)
+    return Setting(name, without_secrets(value), source, problem)
 
 
 def _default_cache(file: UserFile, env: Mapping[str, str]) -> tuple[str, str]:

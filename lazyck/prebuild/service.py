@@ -20,6 +20,7 @@ from lazyck.remote.circuit_breaker import ALL, CircuitBreaker
 from lazyck.remote.entry_name import EntryName
 from lazyck.remote.helper import Caller
 from lazyck.remote.tiers import read_times
+from lazyck.visible import without_secrets
 
 _CACHE = "cache"
 _FIRST_WORD, _NEXT_WORD = 2.0, 30.0  # seconds of waiting until a line says so
@@ -80,7 +81,7 @@ class _Relay:
 def compile_elsewhere(wanted: CompileRequest, caller: Caller, env: Mapping[str, str]) -> None:
     """Have the entry compiled, and hand it to the caller. Raises `CallerGone`."""
     executor = env.get(abi.ENV_REMOTE_COMPILE, "")
-    label = executor.partition("|")[0]
+    label = without_secrets(executor.partition("|")[0])
     memory = CircuitBreaker(wanted.cache, read_times(env))
     if why := memory.why(label, ALL):
         caller.send(abi.LINE_SKIPPED, f"{label}: {why}")

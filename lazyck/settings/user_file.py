@@ -65,7 +65,7 @@ def parse(path: Path, text: str) -> UserFile:
         if equals and is_variable(name):
             values[name], lines[name] = value.lstrip(" \t\r"), number
         else:
-            problems.append(f"{path}:{number}: not LAZYCK_NAME=VALUE: {line!r}")
+            problems.append(f"{path}:{number}: not LAZYCK_NAME=VALUE")
     return UserFile(path, values, lines, tuple(problems))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from lazyck.errors import BuildError, LazyckError, UsageError
 from lazyck.prebuild.farm.guard import Guard, refusing_pickles
-from lazyck.visible import visible
+from lazyck.visible import visible, without_secrets
 
 _SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 _CONNECT_SECONDS = 20
@@ -29,8 +29,8 @@ def scheduler_address(executor: str) -> str:
     """Return dask's own form of the address. Raises `UsageError`."""
     scheme, separator, rest = executor.partition("://")
     host, _, port = rest.rstrip("/").rpartition(":")
-    if not separator or scheme not in _SCHEMES or not host or not port.isdigit():
-        raise UsageError(f"{executor!r}: not a cluster", "write dask://HOST:8786, or dask+tls://HOST:8786")
+    if not separator or scheme not in _SCHEMES or not host or set(host) & set("@?#") or not port.isdigit():
+        raise UsageError(f"{without_secrets(executor)!r}: not a cluster", "write dask://HOST:8786, or dask+tls://HOST:8786")
     return f"{_SCHEMES[scheme]}://{host}:{port}"
 
 

@@ -64,8 +64,7 @@ void read_lines(const std::string& text, UserFile& file) {
         const std::size_t equals = line.find('=');
         const std::string name = without_blanks(line.substr(0, equals));
         if (equals == std::string::npos || !is_variable(name)) {
-            file.problems.push_back(file.path + ":" + std::to_string(number) +
-                                    ": not LAZYCK_NAME=VALUE: " + shell_quote(line));
+            file.problems.push_back(file.path + ":" + std::to_string(number) + ": not LAZYCK_NAME=VALUE");
         } else {
             file.values[name] = without_blanks(line.substr(equals + 1));
         }
