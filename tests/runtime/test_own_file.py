@@ -131,13 +131,18 @@ def test_library_is_found_in_a_directory_whose_name_is_odd(
 
 
 def changed(lib: LazyLibrary, path: str, text: str) -> None:
-    (lib.directory / "lazyck" / "demo" / path).write_text(text)
+    file = lib.directory / "lazyck" / "demo" / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
 
 
 CHANGES: dict[str, tuple[Callable[[LazyLibrary], None], str]] = {
     "source": (lambda lib: changed(lib, "tree/add.cpp", EVIL), "add.cpp' was changed"),
     "header": (lambda lib: changed(lib, "tree/demo.h", HEADER + "// more\n"), "demo.h' was changed"),
     "one more file": (lambda lib: changed(lib, "tree/vector", "int evil;\n"), "tree/vector' was not there"),
+    "one in a hidden directory": (lambda lib: changed(lib, "tree/.a/x.h", ""), "tree/.a/x.h' was not there"),
+    "one with a hidden name": (lambda lib: changed(lib, "tree/.x.h", ""), "tree/.x.h' was not there"),
+    "one in a remnant's directory": (lambda lib: changed(lib, "tree/.nfs1/x.h", ""), "tree/.nfs1/x.h' was not there"),
     "no list": (lambda lib: (lib.directory / "lazyck/demo/contents").unlink(), "contents' is gone"),
     "another library's bundle": (lambda lib: swap(lib), "is of another build"),
 }

@@ -55,11 +55,14 @@ std::string Contents::find_fault(const std::string& root, const ManifestView& ma
     // name in a later one.
     const std::string tree = std::string(manifest.library()) + "/tree";
     std::string foreign;
-    for_each_below(root + "/" + tree, [&](const std::string& path, bool is_directory) {
+    const bool is_whole = for_each_below(root + "/" + tree, [&](const std::string& path, bool is_directory) {
         const std::string name = tree + "/" + path;
-        if (!is_directory && foreign.empty() && listed.count(name) == 0) foreign = root + "/" + name;
+        // NFS keeps a file that was removed while it was open as `.nfs…`, which no source names.
+        const bool is_remnant = file_name_of(path).rfind(".nfs", 0) == 0;
+        if (!is_directory && !is_remnant && foreign.empty() && listed.count(name) == 0) foreign = root + "/" + name;
     });
-    return foreign.empty() ? "" : "'" + foreign + "' was not there";
+    if (!foreign.empty()) return "'" + foreign + "' was not there";
+    return is_whole ? "" : "not all directories of '" + root + "/" + tree + "' can be read";
 }
 
 std::string Contents::fault_of(const std::string& path, const std::string& digest, bool is_again) {

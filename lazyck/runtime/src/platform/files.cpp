@@ -47,8 +47,8 @@ bool walk(const std::string& root, const std::string& below, unsigned depth,
     if (!listing || depth > k_deepest) return false;
     bool is_whole = true;
     while (const dirent* const entry = readdir(listing.get())) {
-        if (entry->d_name[0] == '.') continue;
-        const std::string path = below + "/" + entry->d_name;
+        const std::string name = entry->d_name, path = below + "/" + name;
+        if (name == "." || name == "..") continue;
         const bool is_known = entry->d_type == DT_REG || entry->d_type == DT_DIR;
         const bool is_below = is_known ? entry->d_type == DT_DIR : is_directory(root + path);
         use(path.substr(1), is_below);

@@ -75,8 +75,7 @@ std::string stranger_of(const struct stat& st);
 std::string stranger_on_way(const std::string& path);
 
 // Calls `use` for each file and directory below `directory`, with the path below it and whether it
-// is a directory. Follows links, and ignores names that begin with a dot. Returns false if not
-// everything could be read.
+// is a directory. Follows links. Returns false if not everything could be read.
 bool for_each_below(const std::string& directory, const std::function<void(const std::string&, bool)>& use);
 
 // A whole file, mapped read-only.
