@@ -236,7 +236,7 @@ LINE_COMPILE, LINE_MISS, LINE_FAILED, LINE_MADE, LINE_KEPT = "compile", "miss", 
 LINE_BAD = "bad"
 NOTE_INFO, NOTE_WARN = "info", "warn"
 FAILED_FINAL, FAILED_PASSING = "final", "passing"
-# What the shim did with a call, and why (docs/interceptor.md): in its log, for `lazyck-launch
+# What the shim did with a call, and why (interceptor/reasons.py): in its log, for `lazyck-launch
 # --defer`, and in the toolchains' tables.
 DID_DEFER, DID_LINK, DID_PASS, DID_FAIL = "defer", "link", "pass", "fail"
 WHY_BLOB, WHY_DEFERRED_INPUT, WHY_ARCHIVE, WHY_ASSEMBLY = "blob", "deferred-input", "archive", "assembly"

@@ -6,6 +6,7 @@
   comments.
 - `<!-- generated: eager reasons -->` becomes the table of why sources are eager, and what to
   change.
+- `<!-- generated: reasons of the shim -->` becomes the table of what the shims' reasons mean.
 - Files of the repository that pages link to (`../SECURITY.md`) become pages or files below
   `repository/`.
 - A page that would have the browser fetch anything from elsewhere is an error.
@@ -22,6 +23,7 @@ from typing import Any
 import click
 
 from lazyck.cli import cli
+from lazyck.interceptor.reasons import SAYS
 from lazyck.postbuild.reasons import ReasonKind
 from lazyck.runtime.builder import SOURCES
 
@@ -136,6 +138,9 @@ def expand(markdown: str) -> str:
         if match[1] == "eager reasons":
             rows = [f"| `{kind.name}` | {_plain(kind.says)} | {_plain(kind.advice)} |" for kind in ReasonKind]
             return "\n".join(["| kind | the source | what to change |", "|---|---|---|", *rows])
+        if match[1] == "reasons of the shim":
+            rows = [f"| `{reason}` | {_plain(says)} |" for reason, says in SAYS.items()]
+            return "\n".join(["| reason | the call |", "|---|---|", *rows])
         raise ValueError(f"nothing is known to generate for: {match[0]}")
 
     return MARK.sub(text_for, markdown)

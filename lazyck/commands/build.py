@@ -162,6 +162,9 @@ def full_command(
         verbose=verbose,
         project_dir=os.getcwd(),
     )
+    lazy_because = "--require-lazy" if require_lazy else ""
+    if require_lazy is None and env.get("CI", "").lower() not in ("", "0", "false"):
+        lazy_because = "--require-lazy, which the variable CI implies,"
     request = project_build.BuildRequest(
         command,
         blobs,
@@ -170,7 +173,7 @@ def full_command(
         gpu_archs,
         options,
         compile_commands.absolute() if compile_commands else None,
-        require_lazy if require_lazy is not None else env.get("CI", "").lower() not in ("", "0", "false"),
+        lazy_because,
     )
     outcome = project_build.full(request, env)
     report = outcome.report.splitlines()

@@ -1,5 +1,5 @@
 // Decides whether to defer a command, link, or pass the command on to the compiler.
-// docs/interceptor.md explains the reasons. In doubt, the command is passed on.
+// reasons.py explains the reasons. In doubt, the command is passed on.
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>

@@ -12,6 +12,7 @@ from lazyck import __version__, abi, proc
 from lazyck.files import write_if_different
 from lazyck.interceptor import compile_commands, log
 from lazyck.interceptor.log import LogLine, read_log
+from lazyck.interceptor.reasons import SAYS
 from lazyck.interceptor.setup import set_up, set_up_launcher
 from lazyck.postbuild import summary
 from lazyck.postbuild.build_options import BuildOptions, save_options
@@ -35,7 +36,7 @@ class BuildRequest:
     archs: str
     options: BuildOptions
     compile_commands: Path | None = None  # its blobs are deferred before the command runs
-    require_lazy: bool = False  # the build fails if nothing in it is lazy
+    lazy_because: str = ""  # why the build fails if nothing in it is lazy; empty: it does not
 
 
 @dataclass(frozen=True)
@@ -121,15 +122,15 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
             shutil.copy2(library, options.install_dir)
     said = report(request, imported, lines, libraries, unchanged, status == 0)
     is_lazy = libraries or unchanged.libraries or any(line.action == abi.DID_DEFER for line in lines)
-    if status == 0 and request.require_lazy and not is_lazy:
-        status, said = 1, f"{said}\n{NOTHING_LAZY}"
+    if status == 0 and request.lazy_because and not is_lazy:
+        status, said = (
+            1,
+            (
+                f"{said}\nlazyck: error: no blob was deferred, and {request.lazy_because} makes that an error\n"
+                "  hint: see above why nothing is lazy, or say --no-require-lazy"
+            ),
+        )
     return BuildOutcome(status, said, (*libraries, *unchanged.libraries))
-
-
-NOTHING_LAZY = """\
-lazyck: error: no blob was deferred, and --require-lazy, which the variable CI implies, makes that an error
-  hint: make configuring part of COMMAND, in a fresh build directory (sh -c 'cmake -B build && cmake --build build'); or
-  say --no-require-lazy"""
 
 
 def report(
@@ -166,9 +167,10 @@ def report(
 
 
 def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
-    """Return a line for each reason why the real compiler compiled blobs, with some of them."""
+    """Return two lines for each reason why the real compiler compiled blobs, with some of them."""
     return [
-        f"lazyck: {counted(count, 'blob')} compiled by the real compiler, {reason}: {shown_names(sources)}"
+        f"lazyck: {counted(count, 'blob')} compiled by the real compiler, {reason}: {shown_names(sources)}\n"
+        f"lazyck:   {reason}: the call {SAYS[reason.partition(':')[0]]}"
         for reason, (count, sources) in passed.items()
     ]
 
@@ -191,8 +193,8 @@ def nothing_deferred(lines: Sequence[LogLine], blobs: Sequence[str]) -> str:
     if not lines:
         return (
             "lazyck: the build called no compiler that lazyck stands in for: nothing is lazy\n"
-            "  hint: was everything up to date, or is a compiler's absolute path configured (CMake caches it)? "
-            "Build in a fresh build directory"
+            "  hint: was everything up to date, or is a compiler's absolute path configured (CMake caches it)? Make "
+            "configuring part of COMMAND, in a fresh build directory (sh -c 'cmake -B build && cmake --build build')"
         )
     reasons = ", ".join(f"{count} {reason}" for reason, count in log.passed_reasons(lines)[:5])
     if stands_for_nvcc(lines):

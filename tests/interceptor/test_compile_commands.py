@@ -184,9 +184,12 @@ def test_blobs_that_the_real_compiler_compiled_are_named(lazyck: Lazyck, project
     done = build(lazyck, project, script)
     assert done.returncode == 0, done.stderr
     assert "2 blobs compiled by the real compiler, several-sources: v3.cpp" in done.stderr
+    assert "several-sources: the call compiles several sources: compile each by itself" in done.stderr
     assert "1 blob compiled by the real compiler, split-debug: v2.cpp" in done.stderr
     assert "1 blob compiled by the real compiler, compile-and-link: v3.cpp" in done.stderr
     assert "preprocess" not in done.stderr
-    alone = build(lazyck, project, "c++ -gsplit-dwarf -c blob/v2.cpp -o v2.o")
+    alone = build(lazyck, project, "c++ -gsplit-dwarf -c blob/v2.cpp -o v2.o", "--require-lazy", "--tmp-dir", "t")
     assert "the one blob that was compiled is not lazy" in alone.stderr and "split-debug" in alone.stderr
+    assert "--require-lazy makes that an error\n  hint: see above" in alone.stderr
+    assert alone.stderr.count("hint: ") == 1 and "configur" not in alone.stderr
     assert os.path.exists(project / "v2.o")

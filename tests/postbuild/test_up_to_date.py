@@ -165,6 +165,7 @@ def test_a_build_directory_that_was_configured_without_the_shims(
     assert done.returncode == status, done.stderr
     assert "nothing is lazy" in done.stderr
     assert ("no blob was deferred, and --require-lazy" in done.stderr) == bool(status)
+    assert ("which the variable CI implies" in done.stderr) == (env.get("CI") == "true")
 
 
 def test_a_build_that_fails_keeps_its_own_status(lazyck: Lazyck, tmp_path: Path) -> None:

@@ -60,7 +60,9 @@ def test_config_shows_each_variable_with_its_origin(lazyck: Lazyck, user_file: P
     assert "secret" not in text
 
 
-@pytest.mark.parametrize("url", ["s://me:secret@host", "s://me:se/s?cr,e t@secret@host/x|trusted", "s://host/?t=secret"])
+@pytest.mark.parametrize(
+    "url", ["s://me:secret@host", "s://me:se/s?cr,e t@secret@host/x|trusted", "s://host/?t=secret"]
+)
 def test_no_setting_is_shown_with_a_password(url: str) -> None:
     env = {"HOME": "/h", **dict.fromkeys(BY_NAME, f"run {url}")}
     assert [s for s in examine(env).settings if "secret" in s.value + s.problem] == []

@@ -30,7 +30,9 @@ def scheduler_address(executor: str) -> str:
     scheme, separator, rest = executor.partition("://")
     host, _, port = rest.rstrip("/").rpartition(":")
     if not separator or scheme not in _SCHEMES or not host or set(host) & set("@?#") or not port.isdigit():
-        raise UsageError(f"{without_secrets(executor)!r}: not a cluster", "write dask://HOST:8786, or dask+tls://HOST:8786")
+        raise UsageError(
+            f"{without_secrets(executor)!r}: not a cluster", "write dask://HOST:8786, or dask+tls://HOST:8786"
+        )
     return f"{_SCHEMES[scheme]}://{host}:{port}"
 
 
