@@ -34,6 +34,7 @@ PRIVATE_MARK = ".lazyck"  # behind a symbol in a manifest: its stub has a privat
 HOST_UNIT_MARK = "LAZYCKU1"
 # A kernel's library holds this mark and a reason if only all kernels of its source can be compiled.
 WHOLE_SOURCE_MARK = "LAZYCKW1"
+WHOLE_SOURCE_SECTION = ".lazyck.whole"  # where such a library holds them
 # This section of a host unit's object lists what the unit registers, and the files that it reads.
 KERNELS_SECTION = ".lazyck.kernels"
 KERNELS_VERSION = "lazyck kernels 2"

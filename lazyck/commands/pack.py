@@ -17,7 +17,7 @@ from lazyck.pack.packed_files import Pack, make_packs
 from lazyck.pack.tar import name_for, suffix_of, write_tar
 from lazyck.pack.wheel import write_wheels
 from lazyck.prebuild import blob_names
-from lazyck.prebuild.blob_entries import BlobEntry, all_entries
+from lazyck.prebuild.blob_entries import BlobEntry, all_serving
 from lazyck.prebuild.blob_names import Selection
 from lazyck.prebuild.plan import make_plan
 from lazyck.prebuild.run import LocalRun, PrebuildRequest
@@ -132,11 +132,13 @@ def gather(
     rt = tool(env)
     entries = []
     for file, chosen in libraries:
-        found = all_entries(rt, file, chosen, gpu_archs, env)
-        if jobs and not all(e.cached for e in found):
-            compile_missing(rt, file, chosen, found, jobs, env)
-            # The host units, which may be new, tell the keys of their kernels.
-            found = all_entries(rt, file, chosen, gpu_archs, env)
+        found = all_serving(rt, file, chosen, gpu_archs, env)
+        tried: set[Path] = set()
+        while jobs and (new := [e for e in found if not e.cached and e.path not in tried]):
+            compile_missing(rt, file, chosen, new if tried else found, jobs, env)
+            tried |= {e.path for e in new}
+            # New host units tell the keys of their kernels; those may take their whole source.
+            found = all_serving(rt, file, chosen, gpu_archs, env)
         entries += found
     return entries
 

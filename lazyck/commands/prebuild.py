@@ -19,7 +19,7 @@ from lazyck.history.costs import Costs, read_costs, write_shipped
 from lazyck.postbuild.cxx.demangle import all_readable
 from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.prebuild import blob_names, forecast, listing, output, plan, progress
-from lazyck.prebuild.blob_entries import BlobEntry, all_entries, clean_blobs
+from lazyck.prebuild.blob_entries import BlobEntry, all_serving, clean_blobs
 from lazyck.prebuild.preambles import make_preambles
 from lazyck.prebuild.run import LocalRun, PrebuildRequest, build_on
 from lazyck.quantities import counted, parse_size
@@ -55,7 +55,7 @@ class Named:
         return blob_names.select(manifest, given, self.every, kernels=kernels)
 
     def entries(self, rt: Path, chosen: blob_names.Selection, env: Mapping[str, str]) -> list[BlobEntry]:
-        return all_entries(rt, self.manifest_file, chosen, self.gpu_archs, env)
+        return all_serving(rt, self.manifest_file, chosen, self.gpu_archs, env)
 
 
 def _with_named(command: Callable[..., None]) -> Any:
@@ -205,13 +205,17 @@ def build_command(
             click.echo(render(planned, known, parallel).rstrip("\n"))
             return
         outcome = compiled(planned)
+        tried = {e.path for e in found}
+        while planned.jobs and not outcome.left:  # what was made may say that a kernel takes its whole source
+            found = named.entries(rt, chosen, env)
+            planned = plan.make_plan([e for e in found if not e.cached and e.path not in tried], known)
+            tried |= {job.entry.path for job in planned.jobs}
+            outcome = plan.together(outcome, compiled(planned)) if planned.jobs else outcome
         if as_json:
             click.echo(plan.outcome_to_json(outcome))
         if costs_file:
             count = write_shipped(costs_file, read_known_costs(found, env), [e.cost_key for e in found])
             say(f"{costs_file} records what {counted(count, 'compile')} took")
-        if executor:
-            found = named.entries(rt, chosen, env)
         if directory and not outcome.is_interrupted:
             output.adopt(directory, found)
             output.tidy(directory, keep_logs, [f.job.entry.log for f in outcome.failures])

@@ -15,7 +15,7 @@ from lazyck.cache.transfer import Share, TransferOutcome, items_of, local_items,
 from lazyck.commands.shared_options import ANY, JSON, QUIET, archs_option, files_option, together
 from lazyck.history.profile import Profile, read_profile
 from lazyck.postbuild.objects.embedded import read_manifest
-from lazyck.prebuild.blob_entries import BlobEntry, all_entries
+from lazyck.prebuild.blob_entries import BlobEntry, all_serving
 from lazyck.remote.sign import make_key, read_signer
 from lazyck.runtime.tool import tool
 from lazyck.settings.environment import environment
@@ -87,7 +87,7 @@ def _entries_of(
     library: Path, blobs: Sequence[str], profiles: Sequence[Profile], gpu_archs: str, env: Mapping[str, str]
 ) -> list[BlobEntry]:
     chosen = select_blobs(read_manifest(library), blobs, profiles)
-    return all_entries(tool(env), library, chosen, gpu_archs, env)
+    return all_serving(tool(env), library, chosen, gpu_archs, env)
 
 
 def _exchange(verbs: Sequence[str], library: Path | None, blobs: Sequence[str], as_json: bool, how: Any) -> None:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from lazyck.errors import FormatError, ToolchainError
 from lazyck.files import write_atomic
 from lazyck.formats.layout import EntryPath, log_of, root_of, split_leaf
 from lazyck.formats.manifest import BlobRecord, Recipe
-from lazyck.prebuild.blob_names import Selection, part_of
+from lazyck.postbuild.objects import elf
+from lazyck.prebuild.blob_names import Selection, part_of, whole_of
 from lazyck.runtime.tool import tool
 from lazyck.toolchains import by_name, parse_archs, resolve_native
 from lazyck.toolchains.identity import compiler_identity
@@ -137,13 +139,46 @@ def all_entries(
     return list(found.values())
 
 
-def first_entries(rt: Path, manifest_file: Path, selection: Selection, env: Mapping[str, str]) -> Iterator[BlobEntry]:
-    """Yield one entry of each blob: beside it are those for other archs (`cached_archs`)."""
+def first_sets(selection: Selection, env: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], Selection]]:
+    """Yield the first of the `arch_sets` of each blob: beside an entry for it are those for other
+    archs (`cached_archs`)."""
     left = {b.name for b in selection.blobs}
     for archs, chosen in arch_sets(selection, "", env):
         some = replace(chosen, blobs=tuple(b for b in chosen.blobs if b.name in left))
         left -= {b.name for b in some.blobs}
-        yield from entries(rt, manifest_file, some, archs, env)
+        yield archs, some
+
+
+def with_wholes(
+    rt: Path, manifest_file: Path, selection: Selection, archs: tuple[str, ...], env: Mapping[str, str]
+) -> list[tuple[BlobEntry, BlobEntry]]:
+    """Return `entries`, each with the entry of its kernel's whole source (itself for a blob)."""
+    wholes = whole_of(selection.manifest, selection.blobs)
+    names = dict.fromkeys(b.name for b in selection.blobs)
+    rows = status(rt, manifest_file, [*names, *(set(wholes.values()) - set(names))], archs, env) if names else []
+    found = {(e.name, e.shown_arch): e for e in rows}
+    return [(e, found[wholes.get(e.name, e.name), e.shown_arch]) for e in rows if e.name in names]
+
+
+def needs_whole(entry: Path) -> bool:
+    """Return whether a kernel's entry only says that the kernel takes its whole source."""
+    return elf.section_offset(entry, abi.WHOLE_SOURCE_SECTION) is not None
+
+
+def serving(own: BlobEntry, whole: BlobEntry) -> BlobEntry:
+    """Return which of the two `with_wholes` entries serves a launch: a kernel that is not cached is
+    served by its source if that is, as is one that cannot be compiled alone."""
+    is_served = whole.cached if not own.cached else own is not whole and needs_whole(own.path)
+    return whole if is_served else own
+
+
+def all_serving(
+    rt: Path, manifest_file: Path, selection: Selection, gpu_archs: str, env: Mapping[str, str]
+) -> list[BlobEntry]:
+    """Return the entries that serve the blobs, for every set of archs that `gpu_archs` means."""
+    sets = arch_sets(selection, gpu_archs, env)
+    pairs = (pair for archs, chosen in sets for pair in with_wholes(rt, manifest_file, chosen, archs, env))
+    return list({e.path: e for e in starmap(serving, pairs)}.values())
 
 
 def make_room(entry: BlobEntry) -> None:
@@ -211,8 +246,9 @@ def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: 
     """
     rt = tool(env)
     removed = 0
-    every = all_entries(rt, manifest_file, selection, gpu_archs, env) if gpu_archs else ()
-    for entry in every if gpu_archs else first_entries(rt, manifest_file, selection, env):
+    sets = arch_sets(selection, gpu_archs, env) if gpu_archs else first_sets(selection, env)
+    found = {e.path: e for archs, chosen in sets for e in entries(rt, manifest_file, chosen, archs, env)}
+    for entry in found.values():
         wanted = {abi.archs_in_name(entry.shown_arch)} if gpu_archs else set()
         # Entries of all toolchains are removed, since the blob is to go.
         for leaf in _leaves_beside(entry):

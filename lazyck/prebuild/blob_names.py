@@ -143,5 +143,12 @@ def select(manifest: Manifest, given: Iterable[str], every: bool, *, kernels: bo
     return Selection(manifest, (*rows, *(part_of(manifest.blobs[i], name) for name, i in parts.items())))
 
 
+def whole_of(manifest: Manifest, blobs: Iterable[BlobRecord]) -> dict[str, str]:
+    """Map the names of kernels among `blobs` to the rows of all device code of their sources."""
+    rows = {b.unit: b.name for b in manifest.blobs if b.is_whole}
+    kernels = (b for b in blobs if b.is_kernel and not b.name.endswith((".host", ".device")))
+    return {b.name: rows.get(b.unit, f"{b.unit}.device") for b in kernels}
+
+
 def part_of(blob: BlobRecord, name: str) -> BlobRecord:
     return replace(blob, name=name, symbols=(name,), kernel=f"{blob.name}\t{name}", units=None)

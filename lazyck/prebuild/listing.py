@@ -8,7 +8,16 @@ from pathlib import Path
 
 from lazyck.abi import archs_in_name
 from lazyck.formats.manifest import BlobRecord
-from lazyck.prebuild.blob_entries import all_entries, cached_archs, first_entries, known_kernels
+from lazyck.prebuild.blob_entries import (
+    BlobEntry,
+    arch_sets,
+    cached_archs,
+    first_sets,
+    known_kernels,
+    needs_whole,
+    serving,
+    with_wholes,
+)
 from lazyck.prebuild.blob_names import Selection
 from lazyck.runtime.tool import tool
 from lazyck.visible import visible
@@ -48,18 +57,23 @@ def list_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: M
     rt = tool(env)
     have: dict[str, dict[str, Path]] = {b.name: {} for b in selection.blobs}
     whole = dict.fromkeys(have, True)
-    if gpu_archs:
-        for entry in all_entries(rt, manifest_file, selection, gpu_archs, env):
-            whole[entry.name] &= entry.cached
-            if entry.cached:
-                have[entry.name][archs_in_name(entry.shown_arch)] = entry.path
-    else:
-        for entry in first_entries(rt, manifest_file, selection, env):
-            have[entry.name] = cached_archs(entry)
-            if entry.cached:  # it may lie elsewhere than new entries would
-                have[entry.name].setdefault(archs_in_name(entry.shown_arch), entry.path)
-            whole[entry.name] = bool(have[entry.name])
+    for archs, chosen in arch_sets(selection, gpu_archs, env) if gpu_archs else first_sets(selection, env):
+        for own, of_source in with_wholes(rt, manifest_file, chosen, archs, env):
+            if gpu_archs:
+                entry = serving(own, of_source)
+                whole[own.name] &= entry.cached
+                have[own.name] |= {archs_in_name(entry.shown_arch): entry.path} if entry.cached else {}
+            else:
+                alone = {a: p for a, p in _cached(own).items() if own is of_source or not needs_whole(p)}
+                have[own.name] = _cached(of_source) | alone
+                whole[own.name] = bool(have[own.name])
     return [Row(b, have[b.name], whole[b.name]) for b in selection.blobs]
+
+
+def _cached(entry: BlobEntry) -> dict[str, Path]:
+    # It may lie elsewhere than new entries would.
+    here = {archs_in_name(entry.shown_arch): entry.path} if entry.cached else {}
+    return here | cached_archs(entry)
 
 
 def render(rows: Sequence[Row], form: str, readable: Mapping[str, str]) -> str:

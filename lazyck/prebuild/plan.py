@@ -112,6 +112,13 @@ class PlanOutcome:
         return len(self.plan.jobs) - self.compiled - len(self.failures)
 
 
+def together(first: PlanOutcome, more: PlanOutcome) -> PlanOutcome:
+    """Return the outcome of both plans, of which the second is of entries that the first lacks."""
+    plan = Plan(first.plan.entries + more.plan.entries, first.plan.jobs + more.plan.jobs)
+    failures, seconds = first.failures + more.failures, first.seconds + more.seconds
+    return PlanOutcome(plan, first.compiled + more.compiled, failures, seconds, more.is_interrupted)
+
+
 def outcome_to_json(outcome: PlanOutcome) -> str:
     return json.dumps({
         "total": outcome.plan.total,

@@ -2,6 +2,8 @@
 other kernels."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -211,6 +213,37 @@ def test_a_kernel_that_shares_a_function_has_the_code_of_the_whole_file(
     both: tuple[Built, Built], tmp_path: Path, spy: Path, n: int
 ) -> None:
     same_code(both, tmp_path, spy, "calls_shared", n)
+
+
+@pytest.mark.parametrize("way", ["prebuild", "prefetch"])
+def test_a_kernel_that_is_made_by_its_name_is_made_with_all_that_its_launch_takes(
+    both: tuple[Built, Built], tmp_path: Path, spy: Path, lazyck: Lazyck, way: str
+) -> None:
+    lazy = both[0].fresh(tmp_path)
+
+    def prebuild(*words: str) -> str:
+        done = lazyck("prebuild", *words, "--manifest", "libx.so", "--gpu-archs", "80", cwd=lazy.where, env=lazy.env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def listed() -> dict[str, str]:
+        rows = (line.split("\t") for line in prebuild("list", "--kernels", "--match", "calls_shared.*").splitlines())
+        return {name: archs for name, archs, _ in rows}
+
+    first = min(listed())
+    if way == "prebuild":
+        prebuild("build", first)
+    else:
+        code = f"from lazyck.library import load; load('./libx.so').prefetch('{first}').wait()"
+        subprocess.run([sys.executable, "-c", code], cwd=lazy.where, env={**lazy.env, "LAZYCK_ARCHS": "80"}, check=True)
+    assert lazy.entries == sorted(["calls_shared", first])
+    assert listed() == dict.fromkeys(listed(), "80")  # the source serves its other kernels, too
+    for n in (1, 2):
+        lazy.run(spy, "launch_calls_shared", n, LAZYCK_JIT="off")
+    for entry in lazy.units:
+        if entry.name.startswith("calls_shared-"):
+            entry.unlink()
+    assert listed() == dict.fromkeys(listed(), "-")  # what only says that it takes the source is not enough
 
 
 def test_kernels_that_share_a_template_s_variable_are_in_one_module(

@@ -170,7 +170,8 @@ void make_library(const LibraryFormat& library, const Unit& unit, const std::set
 }
 
 void make_refusal(const LibraryFormat& library, const Unit& unit, const Kernel& kernel, const std::string& reason) {
-    make_library_of(" .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n", library, unit, {kernel.symbol});
+    const LibraryFormat refusing = {library.compiler, LAZYCK_WHOLE_SOURCE_SECTION, library.alignment};
+    make_library_of(" .asciz " + quoted(LAZYCK_WHOLE_SOURCE_MARK + reason) + "\n", refusing, unit, {kernel.symbol});
     write_cost(unit, LAZYCK_COST_REFUSED " " + std::to_string(cpu_seconds()));
 }
 

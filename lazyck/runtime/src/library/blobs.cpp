@@ -86,6 +86,11 @@ const HostUnit& Blobs::host_unit_of_blob(BlobId blob, const char* table) const {
     });
 }
 
+BlobId Blobs::whole_of(BlobId kernel) const {
+    if (kernel >> 32 != 0) return part_of(static_cast<std::uint32_t>(kernel), ManifestView::k_whole_device);
+    return host_unit(host_unit_of(row(kernel).blob()), "").whole;
+}
+
 Strings Blobs::archs_here(BlobId blob) const {
     const ManifestRow at = row(blob);
     return archs_for(at.manifest, at.blob().recipe, m_archs, true);

@@ -73,6 +73,9 @@ class Blobs {
     // Returns the host unit of a blob, by the table that came with the loaded host unit.
     const HostUnit& host_unit_of_blob(BlobId blob, const char* table) const;
 
+    // Returns all device code of the source that a part with device code belongs to.
+    BlobId whole_of(BlobId kernel) const;
+
     // Returns what a blob is compiled for if this thread calls it. Throws CompileError.
     Strings archs_here(BlobId blob) const;
     // Returns what other threads shall make ready, for the device that this thread uses. Each

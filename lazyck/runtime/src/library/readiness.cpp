@@ -75,6 +75,13 @@ void Readiness::make_ready(const Wanted& wanted) {
         entry = obtain_entry(m_core, wanted.blob, archs, wanted.is_called);
         load_entry(m_core, wanted.blob, *entry, label);
     }
+    if (!is_device_code(at.blob())) return;
+    const void* image = nullptr;
+    {
+        const std::lock_guard<std::mutex> guard(m_core.states.mutex);
+        image = m_core.states.all[wanted.blob].functions.at(0);
+    }
+    if (is_whole_mark(image)) make_ready({m_core.blobs.whole_of(wanted.blob), wanted.archs, true, "", ""});
 }
 
 void Readiness::ready_for_call(const Wanted& wanted) {
