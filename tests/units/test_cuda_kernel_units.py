@@ -134,6 +134,41 @@ template <int N> __global__ void K(float* x) {
     x[threadIdx.x] *= float(sum);
 }
 """
+# Definitions that do not repeat that device code may call them.
+DECLARED = """
+#include <new>
+struct Point {
+    __host__ __device__ Point(float x);
+    __device__ float twice() const;
+    __host__ __device__ bool operator<(const Point& other) const;
+    float x;
+};
+__host__ __device__ float thrice(float);
+template <int N> __global__ void K(float* x) {
+    __shared__ alignas(Point) char room[sizeof(Point)];
+    const Point& made = *new (room) Point(x[1]);
+    x[0] = thrice(made.twice()) + (made < Point(N));
+}
+Point::Point(float x) : x(x + 1) {}
+float Point::twice() const { return 2 * x; }
+bool Point::operator<(const Point& other) const { return x < other.x; }
+float thrice(float x) { return 3 * x; }
+"""
+# At the end of the source, the kernel's name could mean the variable.
+HOMONYM = f"""
+namespace {{
+{KERNEL}
+void start(int n, float* x) {{
+    if (n == 1) K<1><<<1, 1>>>(x);
+    if (n == 2) K<2><<<1, 1>>>(x);
+}}
+}}
+int K = 3;
+extern "C" int launch(int n, float* x) {{
+    start(n, x);
+    return cudaGetLastError();
+}}
+"""
 
 
 def named(name: str, text: str) -> str:
@@ -149,10 +184,12 @@ AHEAD = {
     "calls_shared.cu": named("calls_shared", SHARED + DIRECT + LAUNCHES),
     "nearest.cu": named("nearest", '#include "nearest.cuh"\n' + DIRECT + LAUNCHES),
     "members.cu": named("members", '#include "members.cuh"\n' + DIRECT + LAUNCHES),
+    "declared.cu": named("declared", DECLARED + DIRECT + LAUNCHES),
 }
 LAZY = {
     "counts.cu": named("counts", TEMPLATE_VARIABLE + DIRECT + LAUNCHES),
     "sine.cu": named("sine", SINE + DIRECT + LAUNCHES),
+    "homonym.cu": named("homonym", HOMONYM),
 }
 INSTANCES = {
     "kernels.cu": named("direct", KERNEL + KERNELS + DIRECT + LAUNCHES),
@@ -266,3 +303,20 @@ def test_a_kernel_uses_the_declarations_that_it_does_in_its_file(
 def test_a_class_keeps_the_members_that_count(both: tuple[Built, Built], tmp_path: Path, spy: Path) -> None:
     (unit,) = same_code(both, tmp_path, spy, "members", 2)
     assert unit.name.startswith("members.members") and WHOLE_SOURCE_MARK.encode() not in unit.read_bytes()
+
+
+def test_a_function_is_device_code_where_its_declaration_says_so(
+    both: tuple[Built, Built], tmp_path: Path, spy: Path
+) -> None:
+    (unit,) = same_code(both, tmp_path, spy, "declared", 2)
+    assert unit.name.startswith("declared.declared")
+    assert "fatal" not in unit.with_suffix(".log").read_text()  # the first text was the right one
+
+
+def test_kernels_whose_name_is_ambiguous_take_one_compile_of_their_source(
+    both: tuple[Built, Built], tmp_path: Path, spy: Path
+) -> None:
+    lazy = both[0].fresh(tmp_path)
+    for n in (1, 2):
+        assert len(used(lazy.run(spy, "launch_homonym", n)[1])) == 1
+        assert "homonym" in lazy.entries and len(lazy.entries) == 2

@@ -77,7 +77,7 @@ std::string text_for_kernel(const Kernel& kernel, const std::string& text, const
         // Templates in headers cost little while they are unused. In `used`, what they mention
         // would be kept as well.
         const bool costs = d.is_own || !d.is_template || how_much == KernelText::used;
-        return is_named && is_body_alone(d) && !d.is_device && costs ? ";" : "";
+        return is_named && is_body_alone(d) && !d.is_reached && costs ? ";" : "";
     };
     if (how_much == KernelText::own) return with_replacements(text, found, replacement);
     const std::string request = request_for(kernel);
@@ -184,7 +184,7 @@ void make_kernel_unit(const Unit& unit, const Kernel& kernel) {
     std::vector<std::string> texts;
     for (const DevicePass& pass : steps.passes) texts.push_back(made_by(pass.preprocess));
     std::string reason;
-    // Returns false if another text may do better.
+    // Returns false if the text does not make the kernel.
     const auto is_settled_by = [&](KernelText how_much) {
         try {
             reason.clear();
@@ -205,10 +205,11 @@ void make_kernel_unit(const Unit& unit, const Kernel& kernel) {
             return false;
         }
     };
-    const auto is_named = [&] {
-        return can_be_asked_for(kernel) && (is_settled_by(KernelText::used) || is_settled_by(KernelText::named));
-    };
-    if (!is_named()) is_settled_by(KernelText::own);
+    // A text that holds all kernels of a name costs about as much as the source, which serves all.
+    if (!can_be_asked_for(kernel))
+        is_settled_by(KernelText::own);
+    else if (!is_settled_by(KernelText::used))
+        is_settled_by(KernelText::named);
     if (!reason.empty()) return make_refusal(library_of(steps), unit, kernel, reason);
     make_library(library_of(steps), unit, {kernel.symbol}, make_image(steps, unit.directory));
     write_cost(unit, LAZYCK_COST_KERNEL " " + std::to_string(cpu_seconds()));

@@ -1,6 +1,7 @@
 #include "source_text.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "text.h"
@@ -13,6 +14,7 @@ namespace {
 struct Declaration {
     Definition found;
     std::string_view last_word;
+    std::string function;    // the name of a function; of an operator with its sign or type
     std::string_view name;   // if it is not a function
     std::string_view other;  // a second name: `struct name {} other = {}`
     std::vector<std::string_view> enumerators;
@@ -23,6 +25,7 @@ struct Declaration {
     bool is_odd = false;                                    // it may look like a function although it is none
     bool has_more_names = false;                            // it declares names that were not read
     std::size_t initializers = 0;                           // where a constructor's initializers begin
+    std::size_t operator_at = 0;                            // where the word `operator` stands
     bool has_requirements = false, is_requirement = false;  // after `requires requires`, braces follow
     bool is_operator = false, is_enum = false;
     bool is_template = false, has_template_head = false;
@@ -100,6 +103,9 @@ class Finder {
             m_classes.clear();
             close(now, m_tokens.at());
         }
+        // A later definition need not repeat `__device__`.
+        for (std::size_t i = 0; i < m_functions.size(); ++i)
+            m_out.functions[i].is_reached = m_device_functions.count(m_functions[i]) != 0;
         return std::move(m_out);
     }
 
@@ -110,6 +116,7 @@ class Finder {
         now.is_behind_scope = token.is("::") || (c == '~' && is_behind_scope);
         if (is_word_start(c)) {
             read_word(token.text, now);
+            if (token.is("operator")) now.operator_at = token.begin;
             if (!now.is_operator || token.is("operator")) now.is_last_word_qualified = is_behind_scope;
             return true;
         }
@@ -217,6 +224,12 @@ class Finder {
                              : now.is_operator ? std::string_view("operator")
                                                : word;
             now.found.is_qualified = now.is_last_word_qualified;
+            now.function = now.found.name;
+            if (now.is_operator) {
+                now.function = m_text.substr(now.operator_at, open.begin - now.operator_at);
+                now.function.erase(std::remove_if(now.function.begin(), now.function.end(), is_space),
+                                   now.function.end());
+            }
         }
         now.last_word = {};
         return true;
@@ -317,9 +330,11 @@ class Finder {
                             !now.names_a_type && !now.has_members && !now.has_more_names && !is_no_name(found.name);
         found.declaration = m_out.all.size();
         m_out.functions.push_back(found);
+        m_functions.push_back(now.function);
     }
 
     void close(Declaration& now, std::size_t end) {
+        if (now.found.is_device && now.has_parameters) m_device_functions.insert(now.function);
         if (m_classes.empty() && !now.is_empty) m_out.all.push_back(declared(now, end));
         now = {};
     }
@@ -353,6 +368,8 @@ class Finder {
     std::string_view m_text;
     Tokens m_tokens;
     std::vector<Declaration> m_classes;  // the enclosing classes of what is read
+    std::unordered_set<std::string> m_device_functions;
+    std::vector<std::string> m_functions;  // the name of each function in m_out
     Definitions m_out;
 };
 

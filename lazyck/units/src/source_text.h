@@ -19,7 +19,8 @@ struct Definition {
     std::string_view name;  // the last one before the parameters, without namespaces and template arguments
     std::size_t begin = 0, body = 0, end = 0;
     bool is_kernel = false;
-    bool is_device = false;    // device code may call it
+    bool is_device = false;    // it says `__device__`
+    bool is_reached = false;   // device code may call it: a declaration of its name says `__device__`
     bool is_host = false;      // it says `__host__`; a function with neither mark is host code too
     bool is_constant = false;  // constexpr or consteval: device code may evaluate it
     bool is_deduced = false;   // its return type follows from its body
