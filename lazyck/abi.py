@@ -202,7 +202,7 @@ SHIM_TEXTS = dict.fromkeys((
     "bootstrap",
 ))  # fmt: skip
 SHIM_LISTS = dict.fromkeys((
-    "real", "compiler", "blobs", "suffixes", "languages", "flag_env", "option_env", "pass_when", "path_map",
+    "real", "compiler", "blobs", "units", "suffixes", "languages", "flag_env", "option_env", "pass_when", "path_map",
     "env_names", "restore", "shim_dirs", "launch", "launchers", "rules",
 ))  # fmt: skip
 
@@ -216,6 +216,7 @@ UNIT_HIP_KERNEL, UNIT_HIP_OBJECT, UNIT_HIP_TEXT = "hip-kernel", "hip-object", "h
 COST_HOST, COST_KERNEL, COST_ALONE, COST_WHOLE, COST_REFUSED = "host", "kernel", "alone", "whole", "refused"
 TABLE_KERNEL, TABLE_WHOLE, TABLE_VARIABLE, TABLE_FILE = "kernel", "whole", "variable", "file"
 SUFFIX_TEXT, SUFFIX_COST = ".text", ".cost"
+SUFFIX_REFUSED = ".refused"  # of the file beside a record that says why a source has no host unit
 # Commands of lazyck-rt (entrance/tool_main.cpp), the members of its JSON lines, and the options of
 # lazyck-rt, lazyck-remote and lazyck-launch.
 RT_COMPILE, RT_MAKE, RT_STATUS, RT_PATH, RT_KERNELS = "compile", "make", "status", "path", "kernels"
@@ -246,6 +247,7 @@ WHY_DEPENDENCIES, WHY_DEV_NULL, WHY_DEVICE_LINK, WHY_DRY_RUN = "dependencies", "
 WHY_HIP_ON_NVIDIA, WHY_LANGUAGE, WHY_LINK_WITHOUT_BLOBS = "hip-on-nvidia", "language", "link-without-blobs"
 WHY_MODULES, WHY_NO_CWD, WHY_NO_INPUT, WHY_NO_OUTPUT = "modules", "no-cwd", "no-input", "no-output"
 WHY_NO_SOURCE, WHY_NOT_A_BLOB, WHY_OTHER_MACHINE = "no-source", "not-a-blob", "other-machine"
+WHY_NOT_BY_KERNEL = "not-by-kernel"  # in the log, a colon and why follow
 WHY_OTHER_OUTPUT, WHY_PREPROCESS, WHY_PROFILING, WHY_QUERY = "other-output", "preprocess", "profiling", "query"
 WHY_RELOCATABLE_DEVICE_CODE, WHY_RELOCATABLE_LINK = "relocatable-device-code", "relocatable-link"
 WHY_RESPONSE_FILE, WHY_SEVERAL_SOURCES = "response-file", "several-sources"

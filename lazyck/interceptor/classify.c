@@ -191,16 +191,25 @@ static bool is_listed(const Conf* conf, const char* path) {
     return false;
 }
 
-static bool matches(const Conf* conf, const char* path) {
-    for (size_t i = 0; i < conf->blobs.n; i++)
-        if (!fnmatch(conf->blobs.v[i], path, 0)) return true;
-    return is_listed(conf, path);
+static bool matches(const List* globs, const char* path) {
+    for (size_t i = 0; i < globs->n; i++)
+        if (!fnmatch(globs->v[i], path, 0)) return true;
+    return false;
+}
+
+static bool is_whole_blob(const Conf* conf, const char* path) {
+    return matches(&conf->blobs, path) || is_listed(conf, path);
 }
 
 bool is_blob(const Conf* conf, const char* source, const char* given) {
-    if (matches(conf, source)) return true;
+    if (is_whole_blob(conf, source) || matches(&conf->units, source)) return true;
     const char* real = realpath(given, NULL);
-    return real && matches(conf, real);
+    return real && (is_whole_blob(conf, real) || matches(&conf->units, real));
+}
+
+bool is_unit(const Conf* conf, const char* source) {
+    const char* real = realpath(source, NULL);
+    return !is_whole_blob(conf, source) && !(real && is_whole_blob(conf, real));
 }
 
 static bool is_probe(const char* path, const char* cwd) {

@@ -91,11 +91,11 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     interception = set_up(
         options.tmp,
         request.toolchain,
-        globs,
+        request.blobs,
         env,
         python=sys.executable,
         verbose=options.verbose,
-        with_units=is_default,
+        units=request.kernels,
     )
     by_kernel = tuple(g for f in interception.found for g in f.toolchain.unit_globs) if is_default else request.kernels
     options = replace(options, blobs=request.blobs, kernels=by_kernel or ())
@@ -150,7 +150,7 @@ def report(
     ]
     if request.compile_commands is not None:
         found += imported_lines(imported, request.compile_commands)
-    passed = log.passed_blobs(lines)
+    passed = log.passed_blobs(lines) if is_whole else {}  # a failed build has said why
     if any(line.action == abi.DID_DEFER for line in lines) or libraries:
         intercept = sum(line.microseconds for line in lines if line.action == abi.DID_DEFER) / 1e6
         left = unlinked(lines, request.options.tmp) if is_whole else []
@@ -161,7 +161,7 @@ def report(
         found += [f"lazyck: {none} lazy", *passed_lines(passed)]
     elif unchanged.libraries:
         pass  # its lazy libraries are reported above
-    elif is_whole or stands_for_nvcc(lines):  # any other failed build has said why
+    elif is_whole or stands_for_nvcc(lines):
         found.append(nothing_deferred(lines, request.blobs))
     return "\n".join(text for text in found if text)
 

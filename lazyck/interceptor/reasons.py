@@ -58,6 +58,11 @@ SAYS = {
     abi.WHY_LANGUAGE: "has `-x` with a language that has no recipe",
     abi.WHY_CUDA_BY_CLANG: "compiles CUDA with clang: only nvcc has recipes",
     abi.WHY_NOT_A_BLOB: "compiles a source that no `--blobs` pattern matches",
+    abi.WHY_NOT_BY_KERNEL: (
+        "compiles a source that cannot be compiled by kernel, for the reason behind the colon. Where that is "
+        "managed variables, textures or surfaces, move them into another file. Otherwise lazyck does not know "
+        "the steps of this compiler: use a release that its documentation names"
+    ),
     abi.WHY_SOURCE_UNREADABLE: "has a source that is missing or unreadable: the compiler says so",
     abi.WHY_UNSUPPORTED_OPTION: (
         "has an option that lazyck does not follow: `--`, `-working-directory`, one without its value; one by "

@@ -68,10 +68,10 @@ def set_up(
     *,
     python: str,
     verbose: bool,
-    with_units: bool = False,
+    units: Sequence[str] | None = (),
 ) -> Interception:
-    """Make the shims under `tmp`, and return the environment in which the build finds them. With
-    `with_units`, they also defer the sources that each toolchain compiles by kernel by default.
+    """Make the shims under `tmp`, and return the environment in which the build finds them. They
+    defer `blobs`, and compile `units` by kernel (None: what each toolchain does by default).
 
     Raises `ToolchainError` if a toolchain was requested and is missing, and `UsageError` for an
     unusable `tmp`.
@@ -93,7 +93,8 @@ def set_up(
         plan_home(plan, tmp, f, with_home, env)
     plan_variables(plan, tmp, found, env)
     plan.set_env.update(shims.launcher_variables(tmp / "bin", env))
-    shared = replace(shared_conf(plan, tmp, found, blobs, python, env), with_units=with_units)
+    by_kernel = None if units is None else tuple(units)
+    shared = replace(shared_conf(plan, tmp, found, blobs, python, env), units=by_kernel)
     program = shims.build_shim(tmp, given)
     for directory, shim in plan.shims:
         shims.install(program, directory, shim, shared)

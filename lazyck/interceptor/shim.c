@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,15 +50,46 @@ static int defer(const Conf* conf, const Command* cmd, Verdict* verdict, const c
     return 0;
 }
 
-static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
+// Writes the record of a call for the post-build, and sets `*path`. Returns false if it cannot.
+static bool write_record(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd, char** path) {
     struct timespec now;
     char name[80];
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(name, sizeof name, "/%ld-%ld%09ld.rec", (long)getpid(), (long)now.tv_sec, now.tv_nsec);
-    char* path = join_text(conf->links, name, "");
+    *path = join_text(conf->links, name, "");
     Buffer record = make_record(conf, cmd, verdict, cwd);
     mkdir(conf->links, 0777);
-    if (!write_whole(path, &record)) return fail_to_write(conf, verdict, path);
+    return write_whole(*path, &record);
+}
+
+// Has the host code of a source compiled, which the link takes later. So an error stops the build
+// here, as it does ahead of time. Returns false, and sets the reason, if the real compiler is to
+// compile the source, or to report what is wrong with it.
+static bool make_unit(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
+    char *path, *why = NULL;
+    size_t size = 0;
+    int status = -1;
+    if (write_record(conf, cmd, verdict, cwd, &path)) {
+        void (*before)(int) = signal(SIGCHLD, SIG_DFL);  // else the system would forget the status
+        pid_t child = fork();
+        if (!child) run_postbuild(conf, path);
+        while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+        signal(SIGCHLD, before);
+        unlink(path);
+        clock_gettime(CLOCK_MONOTONIC, &m_begun);  // the log's time is for lazyck's own work
+    }
+    if (!status) return true;
+    char* said = join_text(path, LAZYCK_SUFFIX_REFUSED, "");
+    bool is_said = read_file(said, &why, &size);
+    unlink(said);
+    verdict->action = k_pass;
+    verdict->reason = join_text(LAZYCK_WHY_NOT_BY_KERNEL ":", is_said ? copy_text(why, size) : "", "");
+    return false;
+}
+
+static int link_lazily(const Conf* conf, const Command* cmd, Verdict* verdict, const char* cwd) {
+    char* path;
+    if (!write_record(conf, cmd, verdict, cwd, &path)) return fail_to_write(conf, verdict, path);
     write_log(conf, LAZYCK_DID_LINK, verdict, microseconds());
     run_postbuild(conf, path);
 }
@@ -141,7 +174,9 @@ int main(int argc, char** argv) {
     }
     Verdict verdict = classify(&conf, &cmd, cwd);
     if (runs_nothing) return defer_only(&conf, &cmd, &verdict, cwd);
-    if (verdict.action == k_defer) return defer(&conf, &cmd, &verdict, cwd);
+    bool is_whole = verdict.action == k_defer && !is_unit(&conf, verdict.source);
+    if (is_whole || (verdict.action == k_defer && make_unit(&conf, &cmd, &verdict, cwd)))
+        return defer(&conf, &cmd, &verdict, cwd);
     if (verdict.action == k_link) return link_lazily(&conf, &cmd, &verdict, cwd);
     list_compiles(&conf, &cmd, &verdict, cwd);
     write_log(&conf, LAZYCK_DID_PASS, &verdict, microseconds());

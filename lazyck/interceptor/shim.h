@@ -113,6 +113,8 @@ bool expand_words(const Conf* conf, char* const* argv, List* out);
 // classify.c
 Verdict classify(const Conf* conf, Command* cmd, const char* cwd);
 bool is_blob(const Conf* conf, const char* source, const char* given);
+// Returns whether a blob is compiled by kernel.
+bool is_unit(const Conf* conf, const char* source);
 char* absolute_path(const char* cwd, const char* path);
 
 // inputs.c

@@ -78,7 +78,7 @@ class SharedConf:
     # An empty value also matches an unset variable.
     pass_when: Mapping[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
     listed: str = ""  # a file that names blobs one by one, each followed by a NUL, in addition to the globs
-    with_units: bool = False  # defer also what each toolchain compiles by kernel
+    units: tuple[str, ...] | None = ()  # globs of what is compiled by kernel; None: the toolchain's own
 
 
 def render(shim: ShimConf, shared: SharedConf) -> bytes:
@@ -90,7 +90,7 @@ def render(shim: ShimConf, shared: SharedConf) -> bytes:
         "compiler": compiler,
         "toolchain": t.name,
         "lists_paths": "1" if t.lists_paths else "",  # whether an option may name several headers or directories
-        "blobs": (*shared.blobs, *(t.unit_globs if shared.with_units else ())),
+        "units": t.unit_globs if shared.units is None else shared.units,
         # Behind each suffix or language is its toolchain, or `!` and the reason to pass it on.
         "suffixes": [(s, t.foreign_suffixes.get(s, "")) for s in t.source_suffixes if t.understands(compiler, s)],
         "languages": [(x, name) for x, name in t.languages.items() if t.understands(compiler, x)],

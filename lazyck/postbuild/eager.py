@@ -2,25 +2,30 @@
 kernels are compiled at their first use, or as a whole."""
 
 import os
+import platform
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from lazyck import abi, proc
 from lazyck.errors import CommandError
-from lazyck.files import digest, encode
+from lazyck.files import digest, encode, own_folder
+from lazyck.postbuild.build_options import BuildOptions
 from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.cxx import demangle
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.probe.group import compile_one, first_error, object_key, writing_to
-from lazyck.postbuild.probe_cache import ProbeCache
+from lazyck.postbuild.probe_cache import PROBE_CACHE, ProbeCache
 from lazyck.postbuild.reasons import Reason, ReasonKind, readable, sentence
-from lazyck.toolchains import by_name
+from lazyck.settings.environment import tools_dir
+from lazyck.toolchains import HOST, by_name
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.options import join
+from lazyck.units.program import build_program, source_digest
 
 _OWN_NAME = re.compile(f"{abi.MODULE_ID}[0-9a-f]{{{abi.MODULE_ID_DIGITS}}}")
 BY_KERNEL = Reason(ReasonKind.BY_KERNEL)  # as the build asks for
@@ -32,6 +37,25 @@ class Program:
 
     path: Path
     digest: str
+
+
+def unit_program(options: BuildOptions, compiler: Sequence[str], env: Mapping[str, str]) -> Program:
+    """Return the program that splits sources, compiled by the C++ compiler `compiler`."""
+    folder = own_folder(tools_dir(env), "programs") or options.tmp / "programs"
+    return Program(build_program(folder, compiler), source_digest())
+
+
+def make_early(blob: CompileCommand, options: BuildOptions, env: Mapping[str, str]) -> Reason | None:
+    """Make the host unit of `blob` where its build compiles it, and keep it for the link. Return
+    why there is none. Raises `LazyckError`."""
+    if not can_be(blob):
+        return None
+    cache = ProbeCache(options.tmp / PROBE_CACHE)
+    program = unit_program(options, HOST.find_for(platform.machine(), env), env)
+    with TemporaryDirectory(dir=options.tmp) as work:
+        units = HostUnits(cache, program, env)
+        units.make(blob, Path(work) / "unit.o")
+    return units.refused.get(blob)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Enters the post-build step, which a shim starts in place of the real linker."""
+"""Enters the post-build step, which a shim starts in place of the real linker, and before a source
+that is compiled by kernel is deferred."""
 
 import sys
 import traceback
@@ -6,15 +7,16 @@ from pathlib import Path
 
 from lazyck import abi, proc
 from lazyck.errors import FormatError, LazyckError, LinkError, of_unexpected
+from lazyck.files import encode, write_atomic
 from lazyck.formats.record import decode_records
 from lazyck.postbuild.build_options import load_options
 from lazyck.quantities import counted
 from lazyck.settings.environment import environment
-from lazyck.toolchains.command import LinkCommand
+from lazyck.toolchains.command import CompileCommand
 
 
 def main() -> None:
-    """Run the post-build for the LINK record in argv[1]. Exits as the build is to see."""
+    """Run the post-build for the record in argv[1]. Exits as the build is to see."""
     record = Path(sys.argv[1])
     try:
         run(record)
@@ -30,15 +32,22 @@ def main() -> None:
 
 
 def run(record: Path) -> None:
-    """Link lazily what `record` says. Raises `LazyckError`."""
-    from lazyck.postbuild import summary  # imported here, so that main handles their errors: these import pyelftools
-    from lazyck.postbuild.link.link import link_lazily
-
+    """Link lazily, or compile host code, as `record` says. Raises `LazyckError`."""
     found = decode_records(record.read_bytes(), str(record))
-    if len(found) != 1 or not isinstance(found[0], LinkCommand):
-        raise FormatError(f"{record}: not one link record", "report this: it is a bug in lazyck")
+    if len(found) != 1:
+        raise FormatError(f"{record}: not one record", "report this: it is a bug in lazyck")
     options = load_options(record.parent.parent)
     env = environment()
+    # Imports here are handled by main if they fail: these import pyelftools.
+    if isinstance(found[0], CompileCommand):
+        from lazyck.postbuild.eager import make_early
+
+        if reason := make_early(found[0], options, env):
+            write_atomic(record.with_name(record.name + abi.SUFFIX_REFUSED), encode(reason.about))
+            sys.exit(1)
+        return
+    from lazyck.postbuild import summary
+    from lazyck.postbuild.link.link import link_lazily
 
     def say(line: str) -> None:
         if options.verbose:

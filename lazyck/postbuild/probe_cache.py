@@ -17,6 +17,7 @@ from typing import Any
 
 from lazyck.files import write_atomic
 
+PROBE_CACHE = "probe-cache"  # its directory in the tmp dir
 _MOST_ANSWERS = 100_000  # of one group; the answers that were learnt first are dropped first
 _UNUSED = 14 * 24 * 3600  # seconds after which an object that no link took is deleted
 

@@ -31,7 +31,7 @@ from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, symbols
 from lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
 from lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, probe
-from lazyck.postbuild.probe_cache import ProbeCache
+from lazyck.postbuild.probe_cache import PROBE_CACHE, ProbeCache
 from lazyck.postbuild.reasons import Reason, ReasonKind, of_pair, sentence
 from lazyck.quantities import counted
 from lazyck.settings.environment import runtime_source
@@ -80,7 +80,7 @@ def link_lazily(
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
     final = library_dir(link, options)
     compiler = runtime_compiler(link, inputs, env)
-    cache = ProbeCache(options.tmp / "probe-cache")
+    cache = ProbeCache(options.tmp / PROBE_CACHE)
     context = LinkContext(link, inputs, options, env, final, state.staging(final), compiler, cache, say)
     reader = symbols.SymbolReader(link.call.argv[: link.call.prefix], link.call.cwd, env)
     with clock.step("probe"), runtime_meanwhile(context):

@@ -10,11 +10,11 @@ from itertools import chain
 from pathlib import Path
 
 from lazyck import proc
-from lazyck.files import own_folder, write_atomic
+from lazyck.files import write_atomic
 from lazyck.postbuild import bundle, link_rules, state
 from lazyck.postbuild.decide import Given
 from lazyck.postbuild.describe import Description, PrivateNames, describe
-from lazyck.postbuild.eager import HostUnit, HostUnits, Program, can_be, compile_eagerly
+from lazyck.postbuild.eager import HostUnit, HostUnits, can_be, compile_eagerly, unit_program
 from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
 from lazyck.postbuild.link import relink
 from lazyck.postbuild.link.arguments import link_words
@@ -30,12 +30,10 @@ from lazyck.postbuild.reasons import Reason
 from lazyck.quantities import counted
 from lazyck.runtime.builder import source_digest
 from lazyck.runtime.tool import limited, tool
-from lazyck.settings.environment import runtime_source, tools_dir
+from lazyck.settings.environment import runtime_source
 from lazyck.toolchains import by_name
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gpu_runtimes import of_toolchain
-from lazyck.units.program import build_program
-from lazyck.units.program import source_digest as units_digest
 
 Timing = Callable[[str], AbstractContextManager[None]]  # measures a step of that name
 
@@ -56,7 +54,8 @@ class Steps:
         self._reader, self._timed = reader, timed
         self._contents = bundle.FileDigests()
         self._dependencies = stand_in.Dependencies(context.inputs)
-        self._program = unit_program(context)
+        has_units = any(map(can_be, context.inputs.blobs))
+        self._program = unit_program(context.options, context.compiler, context.env) if has_units else None
         self._units = HostUnits(context.cache, self._program, context.env)
         self._units.refused |= link_rules.wrapping_launches(context.inputs)
         self._eager = context.directory / "eager"
@@ -185,14 +184,6 @@ def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
     table = elf.open_image(output).symbols()
     output.unlink()
     return elf.asked_for(table).union(s.name for s in table if s.section and is_header_state(s))
-
-
-def unit_program(context: LinkContext) -> Program | None:
-    """Return the program that splits this link's sources, or None if it can split none."""
-    if not any(map(can_be, context.inputs.blobs)):
-        return None
-    folder = own_folder(tools_dir(context.env), "programs") or context.options.tmp / "programs"
-    return Program(build_program(folder, context.compiler), units_digest())
 
 
 def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
