@@ -170,8 +170,9 @@ def passed_lines(passed: Mapping[str, tuple[int, Sequence[str]]]) -> list[str]:
     """Return two lines for each reason why the real compiler compiled blobs, with some of them."""
     return [
         f"lazyck: {counted(count, 'blob')} compiled by the real compiler, {reason}: {shown_names(sources)}\n"
-        f"lazyck:   {reason}: the call {SAYS[reason.partition(':')[0]]}"
+        f"lazyck:   {code}: the call {SAYS[code]}"
         for reason, (count, sources) in passed.items()
+        for code in [reason.partition(":")[0]]
     ]
 
 
