@@ -259,4 +259,4 @@ def test_a_source_with_managed_variables_is_compiled_as_a_whole(
     lazyck: Lazyck, tmp_path: Path, home: Path, hip_spy: Path
 ) -> None:
     lazy = build(lazyck, tmp_path, {"main.hip": MANAGED}, home)
-    assert "1 eager" in lazy.said and "it has managed variables" in lazy.said
+    assert "not-by-kernel:" in lazy.said and "it has managed variables" in lazy.said
