@@ -442,6 +442,53 @@ def test_reader_of_messages_that_is_gone_ends_no_program(lib: LazyLibrary) -> No
     assert (done.returncode, done.stdout) == (0, "2 0\n")
 
 
+def test_limit_on_the_size_of_files_ends_no_program(lib: LazyLibrary) -> None:
+    main = program(
+        lib,
+        r"""
+        int main(int argc, char**) {
+            const rlimit limit = {10, 10};
+            if (argc > 1) setrlimit(RLIMIT_FSIZE, &limit);
+            const int value = one(1);
+            sigset_t pending;
+            sigpending(&pending);
+            std::printf("%d %d\n", value, sigismember(&pending, SIGXFSZ));
+        }
+        """,
+        "sys/resource.h",
+    )
+    for words in ([], ["limited"]):
+        done = lib.call(main, *words)
+        assert (done.returncode, done.stdout) == (0, "2 0\n")
+
+
+CUT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset) {
+    void* (*const real)(void*, size_t, int, int, int, off_t) = dlsym(RTLD_NEXT, "mmap");
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (fd >= 0 && readlink(link, path, sizeof path - 1) > 4 && strcmp(path + strlen(path) - 4, ".tsv") == 0)
+        truncate(path, 0);
+    return real(at, size, protection, flags, fd, offset);
+}
+"""
+
+
+def test_file_that_is_cut_while_it_is_read_ends_no_program(lib: LazyLibrary, tmp_path: Path) -> None:
+    (tmp_path / "cut.c").write_text(CUT)
+    run(["cc", "-w", "-shared", "-fPIC", tmp_path / "cut.c", "-o", tmp_path / "cut.so"])
+    main = program(lib, r'int main() { std::printf("%d\n", one(1)); }')
+    (tmp_path / "profile.tsv").write_text("two\n")
+    env = {"LD_PRELOAD": str(tmp_path / "cut.so"), "LAZYCK_PREFETCH": str(tmp_path / "profile.tsv")}
+    assert lib.call(main, env=env).stdout == "2\n"
+
+
 REUSED = {
     "a file before the first line": "close(2); open(argv[1], O_WRONLY | O_CREAT | O_TRUNC, 0600);",
     "a stream before the first line": 'std::fclose(stderr); std::fopen(argv[1], "w");',

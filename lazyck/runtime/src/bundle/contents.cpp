@@ -25,7 +25,7 @@ std::string list_path(const std::string& root, const ManifestView& manifest) {
 
 bool Contents::is_own_list(const std::string& root, const ManifestView& manifest) {
     MappedFile file;
-    return file.map(list_path(root, manifest), true) == 0 &&
+    return file.read(list_path(root, manifest), true) == 0 &&
            sha256_hex(file.data(), file.size()) == manifest.contents();
 }
 
@@ -80,7 +80,7 @@ std::string Contents::fault_of(const std::string& path, const std::string& diges
         if (!stranger.empty()) return stranger;
     }
     MappedFile file;
-    if (file.map(path, true) != 0 || sha256_hex(file.data(), file.size()) != digest) return changed;
+    if (file.read(path, true) != 0 || sha256_hex(file.data(), file.size()) != digest) return changed;
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_good[path] = file.status();
     return "";

@@ -135,7 +135,7 @@ class ToolSource {
     // Throws CompileError if it cannot be read.
     explicit ToolSource(const std::string& path) : m_path(absolute(path)) {
         // The path may be a link: users may name a library by one.
-        if (const int error = m_file.map(m_path, true)) fail_system("cannot read '" + m_path + "'", error);
+        if (const int error = m_file.read(m_path, true)) fail_system("cannot read '" + m_path + "'", error);
         const ElfView elf(m_file.data(), m_file.size());
         m_is_library = elf.problem().empty();
         const auto section = elf.section(LAZYCK_MANIFEST_SECTION);

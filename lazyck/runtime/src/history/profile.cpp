@@ -54,7 +54,7 @@ Strings columns_of(const std::string& line) {
 // Returns the rows of `library` in the profile at `path`, in the order of the file.
 std::vector<ProfileRow> rows_in(const std::string& path, const std::string& library) {
     MappedFile file;
-    if (const int error = file.map(path, true)) fail_system("cannot read the profile '" + path + "'", error);
+    if (const int error = file.read(path, true)) fail_system("cannot read the profile '" + path + "'", error);
     std::vector<ProfileRow> rows;
     for (const std::string& line : split({reinterpret_cast<const char*>(file.data()), file.size()}, "\n")) {
         const Strings columns = columns_of(line);
@@ -103,7 +103,7 @@ void append_profile(const std::string& path, const std::vector<ProfileRow>& rows
     struct stat st;
     const bool is_open = fd && fstat(fd.get(), &st) == 0;
     if (is_open && st.st_size == 0) text.insert(0, k_header);
-    if (is_open && write_without_signal(fd.get(), text)) return;
+    if (is_open && write_all(fd.get(), text)) return;
     static machine::Flag s_has_warned{false};
     const int error = errno;
     if (!s_has_warned.exchange(true))

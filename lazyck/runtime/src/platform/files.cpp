@@ -165,12 +165,12 @@ UniqueFd open_trusted_directory(const std::string& path, unsigned depth) {
 
 void MappedFile::Unmap::operator()(void* data) const { munmap(data, size); }
 
-int MappedFile::map(const std::string& path, bool follows_links) {
+int MappedFile::read(const std::string& path, bool follows_links) {
     const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK | (follows_links ? 0 : O_NOFOLLOW));
-    return fd ? map(fd.get()) : errno;
+    return fd ? take(fd.get(), true) : errno;
 }
 
-int MappedFile::map(int fd) {
+int MappedFile::take(int fd, bool is_copy) {
     struct stat st;
     if (fstat(fd, &st) != 0) return errno;
     if (!S_ISREG(st.st_mode)) return S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
@@ -178,39 +178,42 @@ int MappedFile::map(int fd) {
     m_status = st;
     if (st.st_size == 0) return 0;
     const auto size = static_cast<std::size_t>(st.st_size);
-    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int flags = MAP_PRIVATE | (is_copy ? MAP_ANONYMOUS : 0);
+    void* data = mmap(nullptr, size, PROT_READ | (is_copy ? PROT_WRITE : 0), flags, is_copy ? -1 : fd, 0);
     if (data == MAP_FAILED) return errno;
     m_data = {data, {size}};
+    for (std::size_t at = 0; is_copy && at < size;) {
+        const ssize_t n = pread(fd, static_cast<char*>(data) + at, size - at, static_cast<off_t>(at));
+        if (n < 0 && errno != EINTR) return errno;
+        if (n == 0) return EBUSY;  // somebody has cut the file
+        at += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+    }
     return 0;
 }
 
 bool write_all(int fd, std::string_view data) {
-    while (!data.empty()) {
-        const ssize_t n = write(fd, data.data(), data.size());
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        data.remove_prefix(static_cast<std::size_t>(n));
-    }
-    return true;
-}
-
-bool write_without_signal(int fd, std::string_view data) {
-    sigset_t pipe, before, pending;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
+    sigset_t raised, before, pending;
+    sigemptyset(&raised);
+    sigaddset(&raised, SIGPIPE);
+    sigaddset(&raised, SIGXFSZ);
     sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    const bool is_written = write_all(fd, data);
+    pthread_sigmask(SIG_BLOCK, &raised, &before);
+    ssize_t n = 0;
+    while (!data.empty() && ((n = write(fd, data.data(), data.size())) >= 0 || errno == EINTR))
+        data.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
     const int error = errno;
     const timespec now = {};
     // A signal that was pending before belongs to the program.
-    if (!is_written && error == EPIPE && sigismember(&pending, SIGPIPE) == 0) {
-        while (sigtimedwait(&pipe, nullptr, &now) < 0 && errno == EINTR) {
+    for (const int signal : {SIGPIPE, SIGXFSZ}) {
+        if (sigismember(&pending, signal) != 0) sigdelset(&raised, signal);
+    }
+    if (n < 0 && (error == EPIPE || error == EFBIG)) {
+        while (sigtimedwait(&raised, nullptr, &now) < 0 && errno == EINTR) {
         }
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     errno = error;
-    return is_written;
+    return n >= 0;
 }
 
 std::string read_text(const std::string& path, std::size_t longest) {

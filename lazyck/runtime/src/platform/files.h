@@ -78,12 +78,14 @@ std::string stranger_on_way(const std::string& path);
 // is a directory. Follows links. Returns false if not everything could be read.
 bool for_each_below(const std::string& directory, const std::function<void(const std::string&, bool)>& use);
 
-// A whole file, mapped read-only.
+// A whole file in memory, to be read. An empty file has no data.
 class MappedFile {
  public:
-    // Maps `path`. Returns 0 or an errno value. An empty file maps to no data.
-    int map(const std::string& path, bool follows_links = false);
-    int map(int fd);
+    // Reads the file at `path`, which its owner may change at any time: the kernel ends a process by
+    // SIGBUS if it looks into a mapped file that was cut. Returns 0 or an errno value.
+    int read(const std::string& path, bool follows_links = false);
+    // Maps a file that lazyck alone writes. Returns 0 or an errno value.
+    int map(int fd) { return take(fd, false); }
 
     const unsigned char* data() const { return static_cast<const unsigned char*>(m_data.get()); }
     std::size_t size() const { return m_data ? m_data.get_deleter().size : 0; }
@@ -96,16 +98,15 @@ class MappedFile {
         void operator()(void* data) const;
     };
 
+    int take(int fd, bool is_copy);
+
     std::unique_ptr<void, Unmap> m_data;
     struct stat m_status = {};
 };
 
-// Writes all of `data`. Returns false and sets errno on failure.
+// Writes all of `data`. Returns false and sets errno on failure. A reader that is gone (EPIPE) and a
+// limit on the size of files (EFBIG) raise no signal in the program.
 bool write_all(int fd, std::string_view data);
-
-// Writes all of `data` where the reader may be gone (a pipe, a terminal). A lost reader is the
-// error EPIPE, and raises no signal in the program.
-bool write_without_signal(int fd, std::string_view data);
 
 // Returns the contents of a regular file, at most `longest` bytes, or an empty string if it cannot
 // be read.

@@ -123,9 +123,9 @@ const Log& log_settings() { return g_log.get(read_log); }
 // Opens the file for each line. A program that closes all descriptors also closes those that a
 // library keeps for itself, and log rotation may move the file away.
 bool write_to_file(const std::string& path, const std::string& text) {
-    if (descriptor_of(path) == k_output) return write_without_signal(k_output, text);
+    if (descriptor_of(path) == k_output) return write_all(k_output, text);
     const UniqueFd file = open_file(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0644);
-    return file && write_without_signal(file.get(), text);
+    return file && write_all(file.get(), text);
 }
 
 std::string as_json(Level level, const std::string& line, const Fields& fields) {
@@ -159,7 +159,7 @@ std::string formatted(const Log& log, Level level, const std::string& line, cons
 bool is_said(Level level) { return !g_silent.load(std::memory_order_relaxed) && level <= log_settings().last; }
 
 void write_to_error_stream(const std::string& text) {
-    if (is_error_stream()) write_without_signal(k_error_stream, text);
+    if (is_error_stream()) write_all(k_error_stream, text);
 }
 
 void log_message(Level level, const std::string& line, const Fields& fields) {

@@ -113,7 +113,8 @@ std::string ready_text(const std::string& directory, const std::string& source, 
     std::string text;
     for (const std::string& name : names) {
         MappedFile file;
-        if (file.map(directory + k_compiled + "/" + name) != 0) return "";
+        const UniqueFd fd = open_at(compiled.get(), name, O_RDONLY | O_NONBLOCK);
+        if (!fd || file.map(fd.get()) != 0) return "";
         text += hash(file.data(), file.size()).hex() + " " + name + "\n";
     }
     return text + directory_of(source) + "\n" + std::string(preamble);

@@ -130,7 +130,7 @@ Match match_of(const std::string& root, const ManifestRow& at) {
         return Contents::is_own_list(root, manifest) ? Match::this_build : Match::other_build;
     const std::string path = root + "/" + library + "/manifest";
     MappedFile file;
-    if (file.map(path) != 0) return Match::this_build;
+    if (file.read(path) != 0) return Match::this_build;
     const ManifestView there(file.data(), file.size(), path);
     if (has_digest)
         return std::string_view(there.contents()) == manifest.contents() ? Match::this_build : Match::other_build;
@@ -265,7 +265,7 @@ std::string Sources::digest_of(const std::string& path) {
         if (known != m_digests.end() && is_same_file(known->second.first, st)) return known->second.second;
     }
     MappedFile file;
-    if (const int error = file.map(path, true)) fail_to_read(path, error);
+    if (const int error = file.read(path, true)) fail_to_read(path, error);
     const std::string digest = sha256_hex(file.data(), file.size()).substr(0, k_bundle_digits);
     const std::lock_guard<std::mutex> guard(m_mutex);
     m_digests[path] = {file.status(), digest};
