@@ -117,7 +117,8 @@ def test_compiler_that_cannot_be_started_for_once(patient: Patient, error: str) 
     done = patient.call("2", env=env)
     assert done.returncode == 0, done
     assert "add failed: " in done.stdout
-    assert "cannot start" in done.stdout
+    assert "cannot start" in done.stdout and os.strerror(getattr(errno, error)) in done.stdout
+    assert "install that compiler" not in done.stdout
     patient.expect_recovery()
 
 

@@ -282,8 +282,10 @@ class Running {
     int m_error = 0;
 };
 
-Outcome not_started(const std::string& program, const std::string& reason) {
-    return {Ending::failed, "cannot start '" + program + "': " + reason, false};
+Outcome not_started(const std::string& program, int error) {
+    const std::string reason = program.find('/') == std::string::npos ? "not found in PATH" : system_text(error);
+    const bool is_missing = error == ENOENT || error == ENOTDIR || error == EACCES || error == ENOEXEC;
+    return {Ending::failed, "cannot start '" + program + "': " + reason, false, is_missing};
 }
 
 Outcome from_report(const WatcherReport& report) {
@@ -320,7 +322,7 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
                 if (!command.asked()) question = -1;
                 continue;
             }
-            if (report->kind == WatcherReport::failed) return not_started(program, system_text(report->value));
+            if (report->kind == WatcherReport::failed) return not_started(program, report->value);
             if (report->kind == WatcherReport::ended) {
                 Outcome outcome = from_report(*report);
                 outcome.has_timed_out = has_timed_out;
@@ -352,9 +354,9 @@ void end_orphan(pid_t pid) {
 
 Outcome run_command(const Command& command) {
     const std::string program = find_program(command);
-    if (program.empty()) return not_started(command.argv[0], "not found in PATH");
+    if (program.empty()) return not_started(command.argv[0], ENOENT);
     Running running(command, program);
-    if (running.error() != 0) return not_started(program, system_text(running.error()));
+    if (running.error() != 0) return not_started(program, running.error());
     return wait_for(running, program, command);
 }
 

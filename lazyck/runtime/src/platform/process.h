@@ -37,6 +37,7 @@ struct Outcome {
     Ending ending;
     std::string text;  // "exit status 1", "killed by signal 9 (Killed)", "cannot start ...: ..."
     bool has_started = true;
+    bool is_missing = false;     // not started because there is no such program for this machine
     int signal = 0;              // the signal that killed it, or 0
     bool has_timed_out = false;  // killed here, because it took longer than allowed
     long peak_rss_kib = 0;       // of its largest process; 0 if unknown

@@ -310,12 +310,10 @@ class Compilation {
         const int log_error = can_log ? 0 : errno;  // the compiler's own error message is lost then, too
         if (!outcome.has_started) {
             const bool is_launcher = !m_values.launcher.empty() && argv[0] == m_values.launcher[0];
-            fail_here(reason + (is_launcher
-                                    ? "; it is the launcher that " LAZYCK_ENV_LAUNCHER
-                                      " or --launcher names: install it, or do without"
-                                    : "; install that compiler, or fill the cache ahead of time with `lazyck prebuild "
-                                      "build`"),
-                      "");
+            const char* const advice = is_launcher ? "; it is the launcher that " LAZYCK_ENV_LAUNCHER
+                                                     " or --launcher names: install it, or do without"
+                                                   : k_install_advice;
+            fail_here(reason + (outcome.is_missing ? advice : ""), "");
         }
         const Verdict verdict = judge(outcome, output, log_error, m_staging->path());
         // The output of a killed compiler does not say why it was killed.

@@ -97,7 +97,7 @@ std::string number_of_gcc(const Strings& lines) {
 // Returns what tells a file of a compiler from others, wherever it is (`mark_of` in identity.py).
 std::string mark_of(const std::string& path) {
     MappedFile file;
-    if (path.empty() || file.map(path, true) != 0) return "-";
+    if (path.empty() || file.read(path, true) != 0) return "-";
     const ElfView elf(file.data(), file.size());
     if (const auto id = elf.section(".note.gnu.build-id")) {
         std::string hex;
@@ -209,9 +209,9 @@ std::string version_text(const Question& question, const BlobRow& blob) {
     const std::string text = read_text(said.get(), 0, k_longest_version);
     if (outcome.ending == Ending::succeeded || (outcome.ending == Ending::unknown && !text.empty())) return text;
     const std::string why = read_text(errors.get(), 0, k_longest_version);
+    const bool is_its_own = outcome.is_missing || is_final({outcome.signal == 0, outcome.exit_status, 0, why});
     fail("lazyck: " + what + ": `" + shell_join(question.argv) + "`: " + outcome.text +
-             (why.empty() ? "" : ": " + visible(why.substr(0, why.find('\n')))) +
-             "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`",
+             (why.empty() ? "" : ": " + visible(why.substr(0, why.find('\n')))) + (is_its_own ? k_install_advice : ""),
          {blob.name, "", ""});
 }
 
@@ -221,7 +221,7 @@ std::string find_other_header(const Question& question, unsigned jobs, std::stri
     Strings digests(question.headers.size());
     for_each_in_parallel(digests.size(), std::min(jobs, k_most_readers), [&](std::size_t i) {
         MappedFile file;
-        const bool is_there = file.map(question.headers[i].path, true) == 0;
+        const bool is_there = file.read(question.headers[i].path, true) == 0;
         digests[i] = is_there ? sha256_hex(file.data(), file.size()) : "-";
     });
     std::string first, all;

@@ -86,7 +86,7 @@ RemoteEntry::RemoteEntry(const Missing& missing, const EntryKey& key, bool may_c
     const Outcome outcome = run_command(command);
     if (outcome.ending == Ending::succeeded || outcome.ending == Ending::unknown) return;
     const std::string said = read_text(log.get(), 0, k_longest_answer);
-    give_up(outcome.has_started
+    give_up(!outcome.is_missing
                 ? outcome.text + (said.empty() ? "" : ": " + said.substr(0, said.find('\n')))
                 : outcome.text + "; install it (pip install 'lazyck[" + (m_to_compile.empty() ? "remote" : "reapi") +
                       "]')" + ", or name it with " LAZYCK_ENV_REMOTE_HELPER);

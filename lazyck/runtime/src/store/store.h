@@ -145,6 +145,10 @@ double patience(const Config& config, const Guess& guess);
 // largest compile took, plus a fifth for the driver and its other children.
 long memory_for(const Config& config, const Guess& guess);
 
+// What to do if there is no compiler that works.
+constexpr char k_install_advice[] =
+    "; install that compiler, or fill the cache ahead of time with `lazyck prebuild build`";
+
 // How a failure is to be treated; see failure.h.
 struct Verdict {
     bool is_final = false;
