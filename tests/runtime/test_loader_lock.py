@@ -376,3 +376,33 @@ def test_child_of_a_fork_finds_no_lock_held_by_a_thread_that_it_has_not(lib: Laz
     env = {**os.environ, **lib.env, "LD_PRELOAD": str(tmp_path / "late.so"), "LAZYCK_LAUNCHER": "/none"}
     done = subprocess.run([program], env=env, capture_output=True, text=True, timeout=200)
     assert done.stdout == "0\n", done.stdout + done.stderr[-2000:]
+
+
+HANDLERS = r"""
+#include "demo.h"
+#include "lazyck.h"
+#include <cstdlib>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void call(int (*blob)(int), int result) { alarm(30); if (blob(1) != result) std::abort(); }
+int main(int argc, char**) {
+    pthread_atfork([] { call(one, 2); }, [] { call(two, 3); }, [] { call(two, 3); });
+    if (argc > 1) lazyck_blob_count();
+    for (int i = 0; i < 2; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            call(one, 2);
+            _exit(0);
+        }
+        int status = 1;
+        waitpid(child, &status, 0);
+        if (status != 0) return 1;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["called before"]])
+def test_handlers_of_fork_that_were_registered_first_may_call(lib: LazyLibrary, words: list[str]) -> None:
+    assert lib.call(lib.program(HANDLERS), *words).returncode == 0

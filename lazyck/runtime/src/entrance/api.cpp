@@ -59,7 +59,7 @@ const char* last_error() {
 // Returns the result of `work`, or 0 if it has none, or -1 after it kept the text of the exception.
 template <typename Work>
 int guarded(Work work) {
-    const DefaultFloatingPoint ours;
+    const Visit visit;
     try {
         if constexpr (!std::is_void_v<decltype(work())>) return work();
         work();

@@ -1,11 +1,9 @@
 // The trampoline (stub_<machine>.S) calls lazyck_resolve with a number. For a slot's number it
 // returns the slot's function; for a wrapper's, the function that is wrapped.
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -16,7 +14,6 @@
 #include "library/library.h"
 #include "machine/machine.h"
 #include "platform/messages.h"
-#include "platform/threads.h"
 
 // Calls `work(argument)` with the stack pointer at `top`. It is defined in stub_<machine>.S.
 extern "C" __attribute__((visibility("hidden"))) void* lazyck_run_on(void* top, void* (*work)(void*), void* argument);
@@ -35,24 +32,6 @@ extern "C" __attribute__((visibility("hidden"))) void* lazyck_run_on(void* top, 
 #endif
 
 namespace {
-
-// Keeps what the caller does not expect a call to change: errno, and whether the thread can be
-// cancelled. Its cancellation is deferred until its compile is finished: others wait for it, and
-// cancelling would unwind through code that catches exceptions.
-class Undisturbed {
- public:
-    Undisturbed() : m_errno(errno) { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m_cancels); }
-    Undisturbed(const Undisturbed&) = delete;
-    Undisturbed& operator=(const Undisturbed&) = delete;
-    ~Undisturbed() {
-        pthread_setcancelstate(m_cancels, nullptr);
-        errno = m_errno;
-    }
-
- private:
-    const int m_errno;
-    int m_cancels = PTHREAD_CANCEL_ENABLE;
-};
 
 constexpr std::size_t k_stack_room = 8 << 20;       // as large as a thread's usually is
 constexpr std::size_t k_kept_of_stack = 128 << 10;  // of a spare stack's memory
@@ -124,8 +103,7 @@ __attribute__((noinline)) void* look_up_function(void* what) {
 
 extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint32_t number,
                                                                       const std::uintptr_t* arguments) {
-    const Undisturbed undisturbed;
-    const lazyck::rt::DefaultFloatingPoint ours;
+    const lazyck::rt::Visit visit;
     WorkStack stack;
     ResolverCall call = {number, arguments};
     return stack.run(look_up_function, &call);

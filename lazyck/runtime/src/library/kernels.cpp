@@ -301,6 +301,7 @@ LAZYCK_REGISTERING(lazyck_register_managed, LAZYCK_REGISTER_MANAGED)
 
 __attribute__((visibility("hidden"))) std::uintptr_t lazyck_initialize_module(std::uintptr_t module) {
     using namespace lazyck::rt;
+    const Visit visit;
     Source* const source = source_of(module);
     if (source == nullptr) return call(LAZYCK_INITIALIZE_MODULE, {module});
     // All of the source is made ready, as the GPU runtime asks for a module and not for a handle.

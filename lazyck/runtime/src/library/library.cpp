@@ -1,18 +1,20 @@
 #include "library/library.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/failure.h"
 #include "lazyck_abi.h"
 #include "platform/environment.h"
 #include "platform/lock.h"
 #include "platform/messages.h"
-#include "platform/threads.h"
 
 namespace lazyck::rt {
 
@@ -23,36 +25,61 @@ std::atomic<Library*> g_library{nullptr};
 void at_exit() {
     Library* const library = g_library.load();
     if (library == nullptr) return;
-    const DefaultFloatingPoint ours;
+    const Visit visit;
     library->core.recorder.finish();
     library->core.store.close();
 }
+
+std::atomic<pthread_t> g_forking{};  // the thread that holds all locks because it forks
+pid_t g_forking_process = 0;
+bool g_has_begun_in_child = false;
+
+bool is_forking() { return g_forking.load(std::memory_order_relaxed) == pthread_self(); }
 
 void before_fork() {
     g_library.load()->core.states.mutex.lock();
     g_library.load()->core.store.before_fork();
     global_locks_before_fork();
+    g_forking_process = getpid();
+    g_forking.store(pthread_self(), std::memory_order_relaxed);
 }
 
-void after_fork_in_parent() {
-    global_locks_after_fork();
-    g_library.load()->core.store.after_fork_in_parent();
-    g_library.load()->core.states.mutex.unlock();
-}
-
-void after_fork_in_child() {
-    close_locks_in_child();
-    global_locks_after_fork();
-    forget_environment_in_child();
+void after_fork(bool begins_in_child) {
+    if (!is_forking()) return;  // the handlers were registered during this fork
+    g_forking.store({}, std::memory_order_relaxed);
     Library& library = *g_library.load();
-    library.core.store.after_fork_in_child();
-    library.readiness.after_fork_in_child();
-    library.core.recorder.after_fork_in_child();
-    library.core.states.after_fork_in_child();
+    if (begins_in_child) close_locks_in_child();
+    global_locks_after_fork();
+    if (begins_in_child) {
+        forget_environment_in_child();
+        library.core.store.after_fork_in_child();
+        library.readiness.after_fork_in_child();
+        library.core.recorder.after_fork_in_child();
+        library.core.states.after_fork_in_child();
+    } else {
+        library.core.store.after_fork_in_parent();
+    }
     library.core.states.mutex.unlock();
 }
 
+void after_fork_in_parent() { after_fork(false); }
+
+void after_fork_in_child() { after_fork(!std::exchange(g_has_begun_in_child, false)); }
+
 }  // namespace
+
+Visit::Visit() : m_errno(errno), m_is_forking(is_forking()) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m_cancels);
+    if (!m_is_forking) return;
+    g_has_begun_in_child |= g_forking_process != getpid();
+    after_fork(g_forking_process != getpid());
+}
+
+Visit::~Visit() {
+    if (m_is_forking) before_fork();
+    pthread_setcancelstate(m_cancels, nullptr);
+    errno = m_errno;
+}
 
 Library& Library::get() {
     Library* library = g_library.load(std::memory_order_acquire);

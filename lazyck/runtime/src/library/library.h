@@ -1,6 +1,8 @@
 // Serves the stubs and handles of the lazy library that this runtime is linked into.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,8 +10,31 @@
 
 #include "library/kernels.h"
 #include "library/readiness.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
+
+// The time that the runtime works for the program, in a thread of the program's. Each way into the
+// runtime begins with one. It keeps what the caller does not expect a call to change: errno, the
+// floating-point settings, and whether the thread can be cancelled. The thread's cancellation is
+// deferred until its call is finished: others wait for it, and cancelling would unwind through code
+// that catches exceptions.
+//
+// A handler of fork that the program registered before ours calls while this thread holds all our
+// locks. They are free during the visit.
+class Visit {
+ public:
+    Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    ~Visit();
+
+ private:
+    const int m_errno;
+    const bool m_is_forking;
+    int m_cancels = PTHREAD_CANCEL_ENABLE;
+    const DefaultFloatingPoint m_ours;
+};
 
 class Library {
  public:
