@@ -1,7 +1,6 @@
 #include "base/failure.h"
 
 #include <cxxabi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -121,11 +120,6 @@ std::string first_error(const std::string& output) {
         if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
     }
     return last.substr(0, k_longest_error_line);
-}
-
-std::string host_name() {
-    char name[256] = {};
-    return gethostname(name, sizeof name - 1) == 0 ? name : "?";
 }
 
 std::string readable(const std::string& symbol) {

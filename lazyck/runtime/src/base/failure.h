@@ -79,8 +79,6 @@ int storage_error_in(const std::string& output);
 // complaint about its linker does not.
 std::string first_error(const std::string& output);
 
-std::string host_name();
-
 // Returns "name(parameters) [mangled]", or `symbol` unchanged if it is not a mangled C++ name.
 std::string readable(const std::string& symbol);
 

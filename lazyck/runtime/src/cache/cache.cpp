@@ -14,6 +14,7 @@
 #include "base/failure.h"
 #include "lazyck_abi.h"
 #include "platform/elf_view.h"
+#include "platform/environment.h"
 #include "platform/staging.h"
 
 namespace lazyck::rt {

@@ -32,6 +32,7 @@ struct UserFile {
 
 Lasting<Strings> g_environment;
 Lasting<UserFile> g_user_file;
+Lasting<std::string> g_host_name;
 
 Strings read_environment() {
     Strings all;
@@ -182,6 +183,13 @@ std::string rank_number() {
 std::string rank_name() {
     const std::string number = rank_number();
     return number.empty() ? "" : "rank " + number;
+}
+
+const std::string& host_name() {
+    return g_host_name.get([] {
+        char name[256] = {};
+        return std::string(gethostname(name, sizeof name - 1) == 0 ? name : "?");
+    });
 }
 
 void forget_environment_in_child() {

@@ -40,6 +40,8 @@ std::string search_path(const std::string& path);
 std::string rank_number();
 // Returns the rank in words, such as "rank 3", or an empty string.
 std::string rank_name();
+// As it was at the first use.
+const std::string& host_name();
 
 // Must be called in the child after a fork.
 void forget_environment_in_child();

@@ -15,6 +15,7 @@
 #include "bundle/readable.h"
 #include "bundle/recipe.h"
 #include "lazyck_abi.h"
+#include "platform/environment.h"
 #include "platform/process.h"
 #include "platform/read_rule.h"
 #include "platform/staging.h"
