@@ -101,7 +101,7 @@ static int fails(const char* op, const char* path) {
 /* Reads the path of a descriptor. Returns 0 if it has none. */
 static int path_of(int fd, char* path, size_t size) {
     char name[64];
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    snprintf(name, sizeof name, "/proc/thread-self/fd/%d", fd);
     const ssize_t length = readlink(name, path, size - 1);
     if (length <= 0 || path[0] != '/') return 0;
     path[length] = 0;

@@ -98,6 +98,30 @@ def test_compile_keeps_none_of_the_programs_descriptors_open(lib: LazyLibrary, t
     assert "/cxx" in listing and "socket:" not in listing, listing
 
 
+def test_program_may_close_and_use_all_descriptors_during_a_compile(lib: LazyLibrary, tmp_path: Path) -> None:
+    before_compile(lib, f"touch {tmp_path}/go; while [ ! -e {tmp_path}/seen ]; do sleep 0.02; done")
+    main = program(
+        lib,
+        r"""
+        int main(int, char** argv) {
+            int value = 0;
+            std::thread caller([&] { value = one(1); });
+            while (access(argv[1], F_OK) != 0) usleep(1000);
+            for (int fd = 3; fd < 100; ++fd) close(fd);
+            std::vector<int> own;
+            while (own.size() < 40) own.push_back(open(argv[3], O_RDWR | O_CREAT | O_APPEND, 0600));
+            close(open(argv[2], O_CREAT | O_WRONLY, 0600));
+            caller.join();
+            int open = 0;
+            for (const int fd : own) open += fcntl(fd, F_GETFD) >= 0;
+            std::printf("%d %d %ld\n", value, open, (long)lseek(own[0], 0, SEEK_END));
+        }
+        """,
+    )
+    done = lib.call(main, tmp_path / "go", tmp_path / "seen", tmp_path / "mine")
+    assert done.stdout == "2 40 0\n", done
+
+
 def test_memory_of_the_program_is_shown_once(lib: LazyLibrary, tmp_path: Path) -> None:
     before_compile(lib, f"cat /proc/[0-9]*/stat > {tmp_path}/stat 2> {tmp_path}/gone; true")
     main = program(
@@ -626,6 +650,32 @@ def test_exception_and_stack_trace_pass_from_our_stack_to_the_callers(lib: LazyL
         """,
     )
     assert lib.call(main).stdout == "33\n"
+
+
+def test_signal_handler_may_call_during_a_compile(lib: LazyLibrary, tmp_path: Path) -> None:
+    before_compile(lib, f"touch {tmp_path}/go; while [ ! -e {tmp_path}/seen ]; do sleep 0.02; done")
+    main = program(
+        lib,
+        r"""
+        static char** g_words;
+        static volatile int g_value;
+        int main(int, char** argv) {
+            g_words = argv;
+            signal(SIGUSR1, [](int) {
+                close(open(g_words[2], O_CREAT | O_WRONLY, 0600));
+                g_value = two(1);
+            });
+            std::thread sender([caller = pthread_self(), argv] {
+                while (access(argv[1], F_OK) != 0) usleep(1000);
+                pthread_kill(caller, SIGUSR1);
+            });
+            const int value = one(1);
+            sender.join();
+            std::printf("%d %d\n", value, g_value);
+        }
+        """,
+    )
+    assert lib.call(main, tmp_path / "go", tmp_path / "seen").stdout == "2 3\n"
 
 
 def test_floating_point_settings_are_the_programs(lib: LazyLibrary) -> None:

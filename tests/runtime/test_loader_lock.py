@@ -136,11 +136,6 @@ int pthread_mutex_unlock(pthread_mutex_t* m) {
     if (is_ours(FROM)) --held;
     return real(m);
 }
-int pthread_cond_wait(pthread_cond_t* c, pthread_mutex_t* m) {
-    static int (*real)(pthread_cond_t*, pthread_mutex_t*);
-    if (real == NULL) real = (int (*)(pthread_cond_t*, pthread_mutex_t*))next("pthread_cond_wait");
-    return real(c, m);
-}
 static __thread int descriptors[64];
 int flock(int fd, int operation) {
     static int (*real)(int, int);
@@ -406,3 +401,29 @@ int main(int argc, char**) {
 @pytest.mark.parametrize("words", [[], ["called before"]])
 def test_handlers_of_fork_that_were_registered_first_may_call(lib: LazyLibrary, words: list[str]) -> None:
     assert lib.call(lib.program(HANDLERS), *words).returncode == 0
+
+
+SIGNALS = r"""
+#include "demo.h"
+#include <cstdio>
+#include <cstdlib>
+#include <signal.h>
+#include <unistd.h>
+static volatile int g_handled;
+int main() {
+    signal(SIGUSR1, [](int) {
+        alarm(30);
+        if (two(1) != 3) std::abort();
+        g_handled = 1;
+    });
+    const int value = one(1);
+    std::printf("%d %d\n", value, g_handled);
+}
+"""
+
+
+def test_signal_that_comes_while_a_lock_is_held_waits(lib: LazyLibrary, tmp_path: Path) -> None:
+    (tmp_path / "amid.c").write_text(LATE.replace("unistd", "signal").replace("usleep(5000)", "raise(SIGUSR1)"))
+    run(["cc", "-shared", "-fPIC", "-w", tmp_path / "amid.c", "-o", tmp_path / "amid.so"])
+    done = lib.call(lib.program(SIGNALS), env={"LD_PRELOAD": str(tmp_path / "amid.so"), "LAZYCK_LOG": "error"})
+    assert done.stdout == "2 1\n", done

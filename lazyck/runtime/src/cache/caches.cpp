@@ -134,6 +134,11 @@ void Caches::close() {
     m_directories.close();
 }
 
+void Caches::hold() {
+    const std::lock_guard<std::mutex> guard(m_mutex);
+    m_directories.hold();
+}
+
 void Caches::begin_again() {
     m_used.clear();
     if (m_own) m_used.push_back(m_own);

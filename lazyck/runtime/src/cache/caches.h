@@ -56,6 +56,9 @@ class Caches {
     // Removes, at the end of the process, the caches that were made for it alone, unless a child
     // made by fork still uses them.
     void close();
+    // Keeps the private caches from those who remove what is left over. Call this where descriptors
+    // stay.
+    void hold();
 
  private:
     std::shared_ptr<Cache> next_stand_in();

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "base/failure.h"
 #include "cache/loader_names.h"
 #include "platform/memory_file.h"
 #include "platform/process_tree.h"
@@ -39,6 +40,7 @@ UniqueFd NamedCopies::copy(int fd) {
             path = m_directories.below(
                 parent, [&](int directory) { return !has_blank(parent) && reason_to_copy(directory).empty(); });
             if (path.empty()) continue;
+            m_directories.hold();
             path += "/" + std::to_string(++m_count) + ".so";
         }
         UniqueFd copy = open_file(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, k_mode);
@@ -54,7 +56,15 @@ void NamedCopies::close() {
 }
 
 CheckedFile::CheckedFile(UniqueFd file, std::string path, const struct stat& status)
-    : m_path(std::move(path)), m_status(status), m_file(std::make_shared<const UniqueFd>(std::move(file))) {}
+    : m_path(std::move(path)), m_status(status), m_file(std::make_shared<UniqueFd>(std::move(file))) {}
+
+void CheckedFile::move_here(const std::string& table) {
+    if (table.empty()) return;
+    UniqueFd here = open_file(table + std::to_string(m_file->release()), O_RDONLY);
+    if (!here) here = open_file(m_path, O_RDONLY | O_NOFOLLOW);  // without /proc
+    if (!here) fail_system("cannot open '" + m_path + "'", errno);
+    *m_file = std::move(here);
+}
 
 bool CheckedFile::is_at(const std::string& path) const {
     struct stat st;
@@ -62,17 +72,11 @@ bool CheckedFile::is_at(const std::string& path) const {
 }
 
 void* CheckedFile::load(std::mutex& moments, const ScopeOf& scope, NamedCopies* copies, std::string& reason) {
-    std::shared_ptr<const UniqueFd> file;
+    std::shared_ptr<UniqueFd> file;
     {
         const std::lock_guard<std::mutex> guard(moments);
         if (m_handle != nullptr) return m_handle;
         file = m_file;
-    }
-    struct stat st;
-    // A program may close descriptors that it does not know, as a daemon does.
-    if (fstat(file->get(), &st) != 0 || !is_same(st, m_status)) {
-        reason = m_path + ": this program closed the descriptor of the checked file before it was loaded";
-        return nullptr;
     }
     // A file that another library of this process has loaded is bound to that library.
     std::string why_copied = reason_to_copy(file->get());
@@ -83,18 +87,26 @@ void* CheckedFile::load(std::mutex& moments, const ScopeOf& scope, NamedCopies* 
     return load_once(*file, "another library has loaded it", moments, scope, copies, is_of_another, reason);
 }
 
-void* CheckedFile::load_once(const UniqueFd& file, const std::string& why_copied, std::mutex& moments,
-                             const ScopeOf& scope, NamedCopies* copies, bool& is_of_another, std::string& reason) {
+void* CheckedFile::load_once(UniqueFd& file, const std::string& why_copied, std::mutex& moments, const ScopeOf& scope,
+                             NamedCopies* copies, bool& is_of_another, std::string& reason) {
     UniqueFd copy;
     struct stat st = m_status;
     if (copies != nullptr && (!why_copied.empty() || has_blank_in_path(file.get()))) copy = copies->copy(file.get());
     if (!copy && !why_copied.empty()) copy = copy_to_memory(file.get());
-    if (copy ? fstat(copy.get(), &st) != 0 : !why_copied.empty()) {
-        const int error = errno;
+    const int error = !copy && !why_copied.empty() ? errno : 0;
+    if (copy) fstat(copy.get(), &st);
+    const std::string name = error == 0 ? loader_name(copy ? copy.get() : file.get(), st, m_path.size()) : "";
+    // A program may close descriptors that it does not know, as a daemon does, and use their
+    // numbers.
+    if ((copy || name.empty()) && (fstat(file.get(), &st) != 0 || !is_same(st, m_status))) {
+        file.release();
+        reason = m_path + ": this program closed the descriptor of the checked file before it was loaded";
+        return nullptr;
+    }
+    if (error != 0) {
         reason = m_path + ": " + why_copied + ", and there is no memory file to copy it to: " + system_text(error);
         return nullptr;
     }
-    const std::string name = loader_name(copy ? copy.get() : file.get(), st, m_path.size());
     void* handle = nullptr;
     if (!name.empty()) {
         handle = open_library(scope(name), name, reason);

@@ -50,6 +50,10 @@ class CheckedFile {
     bool is_at(const std::string& path) const;
     std::uint64_t size() const { return static_cast<std::uint64_t>(m_status.st_size); }
 
+    // Opens the file in the calling thread's table of descriptors: it was opened in `table` (see
+    // run_apart). Throws CompileError.
+    void move_here(const std::string& table);
+
     // Loads this very file, whatever lies at its path by now, and closes the descriptor. Returns
     // the loader's handle, or null with the loader's reason in `reason`. Several threads may call
     // it; the file is mapped once. If another library of this process has loaded it, a copy in
@@ -64,13 +68,13 @@ class CheckedFile {
     void* load(std::mutex& moments, const ScopeOf& scope, NamedCopies* copies, std::string& reason);
 
  private:
-    void* load_once(const UniqueFd& file, const std::string& why_copied, std::mutex& moments, const ScopeOf& scope,
+    void* load_once(UniqueFd& file, const std::string& why_copied, std::mutex& moments, const ScopeOf& scope,
                     NamedCopies* copies, bool& is_of_another, std::string& reason);
     void* load_by_path(const ScopeOf& scope, std::string& reason) const;
 
     const std::string m_path;
     const struct stat m_status;
-    std::shared_ptr<const UniqueFd> m_file;
+    std::shared_ptr<UniqueFd> m_file;
     void* m_handle = nullptr;
 };
 

@@ -199,10 +199,10 @@ void Events::set_listener(Callback listener) {
 bool Events::close_queue(double seconds) {
     std::unique_lock<std::mutex> lock(m_queue->mutex);
     m_queue->is_open = false;
-    m_queue->changed.notify_all();
+    m_queue->changed.tell();
     if (!m_queue->has_thread || m_queue->teller == std::this_thread::get_id()) return true;
     const auto is_over = [&] { return m_queue->messages.empty() && !m_queue->is_telling; };
-    if (m_queue->changed.wait_for(lock, std::chrono::duration<double>(seconds), is_over)) return true;
+    if (m_queue->changed.wait(lock, is_over, seconds)) return true;
     m_queue->messages.clear();
     return false;
 }
@@ -235,11 +235,11 @@ void Events::run(const std::shared_ptr<Queue>& queue) {
         message();
         lock.lock();
         queue->is_telling = false;
-        queue->changed.notify_all();
+        queue->changed.tell();
     }
     queue->has_thread = false;
     queue->teller = std::thread::id();
-    queue->changed.notify_all();
+    queue->changed.tell();
 }
 
 // Messages are delivered in order.
@@ -251,7 +251,7 @@ void Events::post(bool has_ended, const Event& event) {
         return;
     }
     m_queue->messages.emplace_back([callback = m_queue->callback, has_ended, event] { (*callback)(has_ended, event); });
-    m_queue->changed.notify_all();
+    m_queue->changed.tell();
 }
 
 void Events::trace(const Event& event) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -72,7 +71,7 @@ class Events {
     // nothing that a call waits for may wait for the listener.
     struct Queue {
         std::mutex mutex;
-        std::condition_variable changed;
+        Changes changed;
         std::shared_ptr<const Callback> callback;
         std::deque<std::function<void()>> messages;  // each tells the listener of one event
         bool is_open = false;                        // takes messages

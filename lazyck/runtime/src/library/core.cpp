@@ -18,20 +18,13 @@ bool States::is_loaded(BlobId blob) {
 bool States::drain(double seconds) {
     std::unique_lock<std::mutex> lock(mutex);
     const auto is_idle = [&] { return in_flight == 0; };
-    if (seconds < 0) {
-        changed->wait(lock, is_idle);
-    } else if (seconds > 0) {
-        changed->wait_for(lock, std::chrono::duration<double>(seconds), is_idle);
-    }
-    return is_idle();
+    return changed.wait(lock, is_idle, seconds);
 }
 
 void States::after_fork_in_child() {
     for (auto& each : all) each.second.calls = 0;
     in_flight = 0;
     ++generation;
-    static_cast<void>(changed.release());  // its waiters are gone: destroying it would wait for them
-    changed = std::make_unique<std::condition_variable>();
 }
 
 Activity::Activity(States& states) : m_states(states) {
@@ -43,7 +36,7 @@ Activity::Activity(States& states) : m_states(states) {
 Activity::~Activity() {
     const std::lock_guard<std::mutex> guard(m_states.mutex);
     if (m_generation != m_states.generation) return;
-    if (--m_states.in_flight == 0) m_states.changed->notify_all();
+    if (--m_states.in_flight == 0) m_states.changed.tell();
 }
 
 void stay_loaded() {

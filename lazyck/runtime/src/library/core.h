@@ -3,7 +3,6 @@
 // while the others wait.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -47,7 +46,7 @@ struct States {
     // The handlers of fork take it first, then the locks of the store, and then the global ones
     // (see threads.h).
     std::mutex mutex;
-    std::unique_ptr<std::condition_variable> changed = std::make_unique<std::condition_variable>();
+    Changes changed;
     std::unordered_map<BlobId, BlobState> all;  // references into it stay valid
     Strings state_holders;                      // the loader's names of blobs with header state, in loading order
     unsigned in_flight = 0;                     // activities

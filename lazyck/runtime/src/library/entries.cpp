@@ -145,12 +145,10 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
         std::unique_lock<std::mutex> lock(core.states.mutex);
         BlobState& state = core.states.all[blob];  // references into an unordered_map stay valid
         const std::uint64_t seen = state.attempts;
-        while (state.is_busy && state.owner_pid == getpid()) {
-            if (state.owner == std::this_thread::get_id()) {
-                fail("lazyck: blob '" + visible(name) + "' was called while this thread compiles it");
-            }
-            core.states.changed->wait(lock);
-        }
+        const auto is_got = [&] { return !state.is_busy || state.owner_pid != getpid(); };
+        if (!is_got() && state.owner == std::this_thread::get_id())
+            fail("lazyck: blob '" + visible(name) + "' was called while this thread compiles it");
+        core.states.changed.wait(lock, is_got);
         if (state.entry) return state.entry;
         const bool is_answered = state.attempts != seen || (state.is_failure_final && state.failed_archs == archs);
         if (is_answered && state.failure) throw CompileError(*state.failure);
@@ -172,13 +170,24 @@ std::shared_ptr<const Entry> obtain_entry(Core& core, BlobId blob, const Strings
             state.is_failure_final = is_final;
             state.failed_archs = archs;
         }
-        core.states.changed->notify_all();
+        core.states.changed.tell();
+    };
+    const auto fill = [&] {
+        try {
+            entry = std::make_shared<const Entry>(fill_entry(core, blob, archs, may_go_by_kernel));
+        } catch (const CompileError& e) {
+            failure = std::make_shared<const CompileError>(e);
+            is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;
+        }
+    };
+    const auto take = [&](const std::string& table) {
+        core.store.caches(at.manifest)->hold();
+        if (!entry) return;
+        entry->file->move_here(table);
+        for (const Entry& other : entry->others) other.file->move_here(table);
     };
     try {
-        entry = std::make_shared<const Entry>(fill_entry(core, blob, archs, may_go_by_kernel));
-    } catch (const CompileError& e) {
-        failure = std::make_shared<const CompileError>(e);
-        is_final = dynamic_cast<const PermanentFailure*>(&e) != nullptr;
+        run_apart(fill, take);
     } catch (...) {
         settle();
         throw;

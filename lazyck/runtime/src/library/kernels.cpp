@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
@@ -89,7 +88,7 @@ struct Registered {
 
 struct Registry {
     std::mutex mutex;  // held for moments only, never while a GPU runtime works
-    std::condition_variable changed;
+    Changes changed;
     std::unordered_map<std::uintptr_t, std::unique_ptr<Source>> sources;  // by the module that they got
     std::unordered_map<const void*, Registered> handles;
 };
@@ -166,7 +165,7 @@ void install(Source& source, const void* image, const void* handle) {
         source.images.push_back(std::move(made));
         source.modules.push_back(module);
     }
-    all.changed.notify_all();
+    all.changed.tell();
     std::unique_lock<std::mutex> lock(all.mutex);
     all.changed.wait(lock, [&] {
         for (const Registration& each : source.registrations) {

@@ -13,7 +13,6 @@
 #include "base/failure.h"
 #include "lazyck_abi.h"
 #include "platform/environment.h"
-#include "platform/lock.h"
 #include "platform/messages.h"
 
 namespace lazyck::rt {
@@ -48,7 +47,6 @@ void after_fork(bool begins_in_child) {
     if (!is_forking()) return;  // the handlers were registered during this fork
     g_forking.store({}, std::memory_order_relaxed);
     Library& library = *g_library.load();
-    if (begins_in_child) close_locks_in_child();
     global_locks_after_fork();
     if (begins_in_child) {
         forget_environment_in_child();

@@ -31,6 +31,7 @@ class Visit {
 
  private:
     const int m_errno;
+    const SignalsKeptOut m_signals;
     const bool m_is_forking;
     int m_cancels = PTHREAD_CANCEL_ENABLE;
     const DefaultFloatingPoint m_ours;

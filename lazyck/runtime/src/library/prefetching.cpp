@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -42,7 +41,7 @@ struct Prefetch::State {
     std::unique_ptr<Activity> activity = std::make_unique<Activity>(core.states);  // until it is over
 
     std::mutex mutex;
-    std::condition_variable changed;
+    Changes changed;
     lazyck_progress progress = {};
     std::string first_error;
     std::size_t running = 0;  // threads
@@ -173,7 +172,7 @@ void Prefetch::State::end_thread() {
         progress.is_over = 1;
         activity.reset();
     }
-    changed.notify_all();
+    changed.tell();
 }
 
 void Prefetch::run(const std::shared_ptr<State>& state) {
@@ -210,7 +209,7 @@ void Prefetch::run(const std::shared_ptr<State>& state) {
         }
         ++(is_ready ? state->progress.ready : state->progress.failed);
         if (!is_ready && state->first_error.empty()) state->first_error = error;
-        state->changed.notify_all();
+        state->changed.tell();
     }
     state->end_thread();
 }
@@ -222,11 +221,7 @@ lazyck_progress Prefetch::wait(double seconds, std::string& error) const {
     }
     std::unique_lock<std::mutex> lock(m_state->mutex);
     const auto is_over = [&] { return m_state->progress.is_over != 0; };
-    if (seconds < 0) {
-        m_state->changed.wait(lock, is_over);
-    } else if (seconds > 0) {
-        m_state->changed.wait_for(lock, std::chrono::duration<double>(seconds), is_over);
-    }
+    m_state->changed.wait(lock, is_over, seconds);
     error = m_state->first_error;
     lazyck_progress now = m_state->progress;
     now.left = m_state->left();

@@ -162,7 +162,11 @@ void Readiness::ready_part(const Wanted& wanted) {
         const ManifestView kernel = at.manifest.kernel(at.index, wanted.line);
         if (m_core.store.goes_by_kernel(at)) {
             const Strings archs = wanted.archs ? *wanted.archs : m_core.blobs.archs_here(wanted.blob);
-            for (const Strings& each : archs_of_entries(kernel.blob(0), archs)) m_core.store.obtain({kernel, 0}, each);
+            const auto obtain = [&] {
+                for (const Strings& each : archs_of_entries(kernel.blob(0), archs))
+                    m_core.store.obtain({kernel, 0}, each);
+            };
+            run_apart(obtain, [&](const std::string&) { m_core.store.caches(kernel)->hold(); });
         }
         const std::lock_guard<std::mutex> guard(m_core.states.mutex);
         if (!m_core.states.all[wanted.blob].is_loaded) {

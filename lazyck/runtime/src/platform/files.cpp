@@ -57,6 +57,18 @@ bool walk(const std::string& root, const std::string& below, unsigned depth,
     return is_whole;
 }
 
+// Takes the signal that came with an error of write(2), which keeps out (see threads.h) meanwhile.
+void take_signal_of(int error) {
+    sigset_t raised;
+    sigemptyset(&raised);
+    if (error == EPIPE) sigaddset(&raised, SIGPIPE);
+    if (error == EFBIG) sigaddset(&raised, SIGXFSZ);
+    const timespec now = {};
+    while (sigtimedwait(&raised, nullptr, &now) < 0 && errno == EINTR) {
+    }
+    errno = error;
+}
+
 std::string read_rest(int fd, std::size_t longest) {
     std::string out;
     std::vector<char> buffer(4096);
@@ -192,28 +204,16 @@ int MappedFile::take(int fd, bool is_copy) {
 }
 
 bool write_all(int fd, std::string_view data) {
-    sigset_t raised, before, pending;
-    sigemptyset(&raised);
-    sigaddset(&raised, SIGPIPE);
-    sigaddset(&raised, SIGXFSZ);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &raised, &before);
-    ssize_t n = 0;
-    while (!data.empty() && ((n = write(fd, data.data(), data.size())) >= 0 || errno == EINTR))
-        data.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-    const int error = errno;
-    const timespec now = {};
-    // A signal that was pending before belongs to the program.
-    for (const int signal : {SIGPIPE, SIGXFSZ}) {
-        if (sigismember(&pending, signal) != 0) sigdelset(&raised, signal);
-    }
-    if (n < 0 && (error == EPIPE || error == EFBIG)) {
-        while (sigtimedwait(&raised, nullptr, &now) < 0 && errno == EINTR) {
+    while (!data.empty()) {
+        const ssize_t n = write(fd, data.data(), data.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            take_signal_of(errno);
+            return false;
         }
+        data.remove_prefix(static_cast<std::size_t>(n));
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    errno = error;
-    return n >= 0;
+    return true;
 }
 
 std::string read_text(const std::string& path, std::size_t longest) {

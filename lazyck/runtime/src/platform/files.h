@@ -81,8 +81,8 @@ bool for_each_below(const std::string& directory, const std::function<void(const
 // A whole file in memory, to be read. An empty file has no data.
 class MappedFile {
  public:
-    // Reads the file at `path`, which its owner may change at any time: the kernel ends a process by
-    // SIGBUS if it looks into a mapped file that was cut. Returns 0 or an errno value.
+    // Reads the file at `path`, which its owner may change at any time: the kernel ends a process
+    // by SIGBUS if it looks into a mapped file that was cut. Returns 0 or an errno value.
     int read(const std::string& path, bool follows_links = false);
     // Maps a file that lazyck alone writes. Returns 0 or an errno value.
     int map(int fd) { return take(fd, false); }
@@ -104,8 +104,8 @@ class MappedFile {
     struct stat m_status = {};
 };
 
-// Writes all of `data`. Returns false and sets errno on failure. A reader that is gone (EPIPE) and a
-// limit on the size of files (EFBIG) raise no signal in the program.
+// Writes all of `data`. Returns false and sets errno on failure. A reader that is gone (EPIPE) and
+// a limit on the size of files (EFBIG) raise no signal in the program.
 bool write_all(int fd, std::string_view data);
 
 // Returns the contents of a regular file, at most `longest` bytes, or an empty string if it cannot

@@ -9,15 +9,12 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
-#include <mutex>
-#include <set>
 #include <thread>
 
 #include "base/failure.h"
 #include "base/text.h"
 #include "machine/machine.h"
 #include "platform/environment.h"
-#include "platform/threads.h"
 
 namespace lazyck::rt {
 
@@ -37,13 +34,6 @@ std::string holder_line() {
            " since " + utc_text(std::time(nullptr));
 }
 
-// Holds the descriptors of all locks. It is guarded by the lock Shared::descriptors_of_locks.
-Lasting<std::set<int>> g_descriptors;
-
-std::set<int>& descriptors() {
-    return g_descriptors.get([] { return std::set<int>(); });
-}
-
 machine::Flag g_has_warned{false};
 
 bool is_unusable(int error) {
@@ -52,29 +42,15 @@ bool is_unusable(int error) {
 
 }  // namespace
 
-// Delegation lets the destructor forget the descriptor if this throws.
-FileLock::FileLock(const std::string& path) : FileLock() {
-    auto& all = descriptors();
-    {
-        // The file is opened and recorded under one lock: a child of a fork in between would share
-        // the file lock and never close the descriptor.
-        const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
-        m_fd = open_own(path, O_RDWR | O_CREAT);
-        m_error = errno;
-        if (m_fd) all.insert(m_fd.get());
-    }
-    if (!m_fd) fail_system("cannot open the lock file '" + path + "'", m_error);
+FileLock::FileLock(const std::string& path) : m_fd(open_own(path, O_RDWR | O_CREAT)) {
+    if (!m_fd) fail_system("cannot open the lock file '" + path + "'", errno);
     retry();
 }
 
+// The lock is released explicitly: a process that was started meanwhile without exec may share the
+// descriptor and would keep the lock.
 FileLock::~FileLock() {
-    // The lock is released explicitly: a process that was started meanwhile without exec shares the
-    // descriptor and would keep the lock.
     if (m_state == State::held) flock(m_fd.get(), LOCK_UN);
-    auto& all = descriptors();
-    const std::lock_guard<std::mutex> guard(lock_of(Shared::descriptors_of_locks));
-    all.erase(m_fd.get());
-    m_fd = UniqueFd();
 }
 
 FileLock::State FileLock::retry() {
@@ -148,11 +124,6 @@ BlobLock::BlobLock(const std::string& path, const Subject& subject, double patie
                     "cannot lock '" + path + "' (" + system_text(error()) +
                         "): several processes may compile the same blob; a cache on a local file system has locks");
     }
-}
-
-void close_locks_in_child() {
-    for (const int descriptor : descriptors()) close(descriptor);
-    descriptors().clear();
 }
 
 }  // namespace lazyck::rt

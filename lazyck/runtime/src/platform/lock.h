@@ -10,8 +10,8 @@
 
 namespace lazyck::rt {
 
-// Holds a file's lock until the object is destroyed. A child made by fork does not hold it, and
-// closes the file.
+// Holds a file's lock until the object is destroyed. It is made on a thread with descriptors of its
+// own (run_apart), so that no child that the program forks holds it, too.
 class FileLock {
  public:
     enum class State { held, busy, unusable };
@@ -30,8 +30,6 @@ class FileLock {
     void write(const std::string& text);
 
  private:
-    FileLock() = default;
-
     UniqueFd m_fd;
     State m_state = State::busy;
     int m_error = 0;
@@ -53,9 +51,5 @@ struct BlobLock : FileLock {
     // lock whenever a WaitNotice is due. Throws CompileError if the file cannot be opened.
     BlobLock(const std::string& path, const Subject& subject, double patience, const std::function<bool()>& is_made);
 };
-
-// Handles fork in the child, with all global locks taken. A child must not keep the locks of
-// threads that it does not have.
-void close_locks_in_child();
 
 }  // namespace lazyck::rt

@@ -25,6 +25,7 @@
 
 // This is the C library's clone under its other name: the thread sanitizer takes `clone` for a
 // fork.
+extern "C" __attribute__((weak)) void __tsan_acquire(void*);
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* data, ...) noexcept;
 
 namespace lazyck::rt {
@@ -34,6 +35,7 @@ namespace {
 constexpr std::size_t k_stack_size = 64 * 1024;
 // Their numbers on every machine; missing in older headers.
 constexpr long k_close_range = 436, k_landlock_restrict_self = 446;
+constexpr long k_close_range_unshare = 2;
 constexpr long k_last_descriptor = 0x7fffffff, k_last_guess = 4096;
 constexpr std::size_t k_kernel_mask_size = 8;  // size in bytes of a signal mask of the kernel
 constexpr unsigned long k_ignored = 1;         // SIG_IGN
@@ -119,6 +121,12 @@ LAZYCK_BARE void become_effective_user() {
     if (bare(SYS_getuid) != user) bare(SYS_setresuid, user, user, user);
 }
 
+// Linux before 5.9 has no close_range.
+LAZYCK_BARE void close_from_to(long first, long last) {
+    if (bare(k_close_range, first, last, 0) == 0) return;
+    for (long fd = first; fd <= last && fd <= k_last_guess; ++fd) bare(SYS_close, fd);
+}
+
 // Closes all descriptors but our own. The others belong to the program, whose sockets would stay
 // open and whose locks would stay held as long as a copy of their descriptors is open.
 LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
@@ -128,10 +136,7 @@ LAZYCK_BARE void close_what_is_not_ours(const Start& start) {
         for (const int fd : ours) {
             if (fd >= first && fd < kept) kept = fd;
         }
-        if (kept > first && bare(k_close_range, first, kept - 1, 0) != 0) {
-            // Linux before 5.9 has no close_range.
-            for (long fd = first; fd < kept && fd <= k_last_guess; ++fd) bare(SYS_close, fd);
-        }
+        if (kept > first) close_from_to(first, kept - 1);
         first = kept + 1;
     }
 }
@@ -337,6 +342,15 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
 }
 
 }  // namespace
+
+bool take_own_descriptors() {
+    if (__tsan_acquire != nullptr) return false;  // the thread sanitizer takes equal numbers for one descriptor
+    constexpr long k_first = STDERR_FILENO + 1;
+    if (bare(k_close_range, k_first, k_last_descriptor, k_close_range_unshare) == 0) return true;
+    if (unshare(CLONE_FILES) != 0) return false;
+    close_from_to(k_first, k_last_descriptor);
+    return true;
+}
 
 bool adopts_orphans() {
     int is_subreaper = 0;

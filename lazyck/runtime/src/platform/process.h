@@ -44,6 +44,10 @@ struct Outcome {
     int exit_status = 0;         // if it exited by itself
 };
 
+// Gives the calling thread, which must be one of ours, a table of descriptors of its own, with
+// nothing but the standard ones in it. Returns false if the system cannot.
+bool take_own_descriptors();
+
 // Returns whether the kernel makes this process the parent of processes whose parents have ended,
 // as it does for the first process of a container. Such a process must wait for them, or they stay
 // as zombies.

@@ -111,13 +111,18 @@ std::string PrivateDirectories::below(const std::string& parent, const std::func
     remove_left_over(directory.get(), m_name + "-");
     std::string root = owned_prefix(parent + "/" + m_name) + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) return "";
-    // The lock is held as long as this process or one forked from it lives, so that no process
-    // takes the directory for left over. This works where process numbers mean nothing, too
-    // (containers that share a host's name), but not if the file system has no locks.
-    UniqueFd hold = open_file(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (hold && flock(hold.get(), LOCK_SH | LOCK_NB) != 0) hold = UniqueFd();
-    m_owned.push_back({parent, root, std::move(hold), getpid()});
+    m_owned.push_back({parent, root, UniqueFd(), getpid()});
     return root;
+}
+
+// A lock works where process numbers mean nothing, too (containers that share a host's name), but
+// not if the file system has no locks.
+void PrivateDirectories::hold() {
+    for (Owned& each : m_owned) {
+        if (each.hold) continue;
+        each.hold = open_file(each.root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        if (each.hold && flock(each.hold.get(), LOCK_SH | LOCK_NB) != 0) each.hold = UniqueFd();
+    }
 }
 
 void PrivateDirectories::close() {
@@ -126,6 +131,10 @@ void PrivateDirectories::close() {
         const std::string name = file_name_of(each.root);
         const UniqueFd fd = parent ? open_at(parent.get(), name, O_RDONLY | O_DIRECTORY) : UniqueFd();
         if (each.process != getpid() || !fd) continue;
+        struct stat own, held;
+        // The program may have closed it, and use its number.
+        if (fstat(fd.get(), &own) != 0 || fstat(each.hold.get(), &held) != 0 || !is_same_file(own, held))
+            each.hold.release();
         each.hold = UniqueFd();
         if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) continue;
         remove_tree(parent.get(), name);

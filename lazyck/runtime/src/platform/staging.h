@@ -55,6 +55,9 @@ class PrivateDirectories {
     // is no link, and no other user may write to it or, as in /tmp, move files of others. `suits`
     // gets the open parent. Those that killed processes left there are removed first.
     std::string below(const std::string& parent, const std::function<bool(int)>& suits = [](int) { return true; });
+    // Shows others that the directories are in use, for as long as this process or one forked from
+    // it lives.
+    void hold();
     // Removes the directories at the end of the process, unless another process made them or a
     // child made by fork still uses them.
     void close();
@@ -62,7 +65,7 @@ class PrivateDirectories {
  private:
     struct Owned {
         std::string parent, root;
-        UniqueFd hold;      // shows others that the directory is in use
+        UniqueFd hold;      // empty: not yet
         pid_t process = 0;  // the process that made it
     };
 

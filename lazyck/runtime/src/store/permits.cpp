@@ -70,7 +70,7 @@ void ProcessPermits::let_pass(const std::string& first) {
     auto& behind = m_state->behind;
     for (auto each = behind.begin(); each != behind.end();)
         each = each->second == first ? behind.erase(each) : std::next(each);
-    m_state->changed.notify_all();
+    m_state->changed.tell();
 }
 
 void ProcessPermits::after_fork_in_child() {
@@ -111,7 +111,7 @@ HeldPermit::~HeldPermit() {
         const std::lock_guard<std::mutex> guard(state.mutex);
         state.free += m_held;
     }
-    state.changed.notify_all();
+    state.changed.tell();
 }
 
 long free_memory_kib() {

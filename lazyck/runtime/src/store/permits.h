@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,7 +37,7 @@ class ProcessPermits {
     struct State {
         explicit State(unsigned count) : free(count) {}
         std::mutex mutex;
-        std::condition_variable changed;
+        Changes changed;
         unsigned free;
         unsigned waiting = 0;                       // calls
         std::map<std::string, std::string> behind;  // blob -> first
