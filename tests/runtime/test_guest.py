@@ -122,6 +122,53 @@ def test_program_may_close_and_use_all_descriptors_during_a_compile(lib: LazyLib
     assert done.stdout == "2 40 0\n", done
 
 
+@pytest.mark.parametrize("flags", ["CLONE_NEWPID", "CLONE_NEWUSER | CLONE_NEWPID"])
+def test_children_of_the_program_have_their_pid_namespace(lib: LazyLibrary, flags: str) -> None:
+    main = program(
+        lib,
+        r"""
+        int main() {
+            const std::string users = "0 " + std::to_string(geteuid()) + " 1";
+            if (unshare(FLAGS) != 0) return 77;
+            if ((FLAGS) & CLONE_NEWUSER) {
+                const int map = open("/proc/self/uid_map", O_WRONLY);
+                if (write(map, users.data(), users.size()) < 0) return 77;
+                close(map);
+            }
+            pid_t first = 0;
+            for (int i = 0; i < 2; ++i) {
+                try {
+                    std::printf("%d ", i == 0 ? one(1) : two(1));
+                } catch (const lazyck::CompileError& e) {
+                    std::printf("%d ", std::strstr(e.what(), "another PID namespace") != nullptr);
+                }
+                std::fflush(stdout);
+                const pid_t child = fork();
+                if (child < 0) return 1;
+                if (child == 0) {
+                    if (i == 0) pause();
+                    _exit(getpid());
+                }
+                if (i == 0) {
+                    first = child;
+                    continue;
+                }
+                int status = 0;
+                waitpid(child, &status, 0);
+                std::printf("%d\n", WEXITSTATUS(status));
+            }
+            kill(first, SIGKILL);
+        }
+        """.replace("FLAGS", flags),
+        "sched.h",
+    )
+    done = lib.call(main)
+    if done.returncode == 77:
+        pytest.skip("the system does not let this user make namespaces")
+    # The second call comes when the namespace has its first process.
+    assert done.stdout == ("1 1 2\n" if "USER" in flags else "2 3 2\n"), done
+
+
 def test_memory_of_the_program_is_shown_once(lib: LazyLibrary, tmp_path: Path) -> None:
     before_compile(lib, f"cat /proc/[0-9]*/stat > {tmp_path}/stat 2> {tmp_path}/gone; true")
     main = program(

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -251,6 +252,11 @@ class Running {
                    command.read_rule,    getpid(),       is_traced(),          m_waiting_stack.top(),
                    m_program_stack.top()};
         const BlockedSignals blocked;
+        const ChildrenHere here;
+        if (!here.is_so()) {
+            m_error = ECHILD;
+            return;
+        }
         m_watcher = __clone(watch, m_watcher_stack.top(), CLONE_VM, &m_start);
         // Emulators support only threads and full copies.
         if (m_watcher < 0 && errno == EINVAL) m_watcher = __clone(watch, m_watcher_stack.top(), SIGCHLD, &m_start);
@@ -288,7 +294,11 @@ class Running {
 };
 
 Outcome not_started(const std::string& program, int error) {
-    const std::string reason = program.find('/') == std::string::npos ? "not found in PATH" : system_text(error);
+    const std::string reason =
+        program.find('/') == std::string::npos ? "not found in PATH"
+        : error == ECHILD
+            ? "this thread's children begin in another PID namespace (unshare(2)), and must not be lazyck's"
+            : system_text(error);
     const bool is_missing = error == ENOENT || error == ENOTDIR || error == EACCES || error == ENOEXEC;
     return {Ending::failed, "cannot start '" + program + "': " + reason, false, is_missing};
 }
@@ -342,6 +352,22 @@ Outcome wait_for(Running& running, const std::string& program, const Command& co
 }
 
 }  // namespace
+
+ChildrenHere::ChildrenHere() {
+    constexpr char k_theirs[] = "/proc/thread-self/ns/pid_for_children";
+    struct stat here, there;
+    const UniqueFd own = open_file("/proc/thread-self/ns/pid", O_RDONLY);
+    if (!own || fstat(own.get(), &here) != 0 || lstat(k_theirs, &there) != 0) return;  // Linux before 4.12
+    m_theirs = open_file(k_theirs, O_RDONLY);
+    if (m_theirs ? fstat(m_theirs.get(), &there) != 0 || here.st_ino == there.st_ino : errno != ENOENT) return;
+    m_is_so = m_is_moved = setns(own.get(), CLONE_NEWPID) == 0;
+}
+
+// There is no way to a namespace in which no process has begun, and it is as good as a new one.
+ChildrenHere::~ChildrenHere() {
+    if (!m_is_moved || (m_theirs ? setns(m_theirs.get(), CLONE_NEWPID) : unshare(CLONE_NEWPID)) == 0) return;
+    log_message(Level::warn, "cannot move this thread's children back to their PID namespace: " + system_text(errno));
+}
 
 bool take_own_descriptors() {
     if (__tsan_acquire != nullptr) return false;  // the thread sanitizer takes equal numbers for one descriptor

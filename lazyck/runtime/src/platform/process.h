@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "platform/files.h"
 
 namespace lazyck::rt {
 
@@ -42,6 +43,24 @@ struct Outcome {
     bool has_timed_out = false;  // killed here, because it took longer than allowed
     long peak_rss_kib = 0;       // of its largest process; 0 if unknown
     int exit_status = 0;         // if it exited by itself
+};
+
+// A thread may have its children begin in another PID namespace than its own (unshare(2)). It can
+// start no thread then, and the first process that it starts is that namespace's init, with which
+// all others there end. As long as this object exists, its children begin in its own.
+class ChildrenHere {
+ public:
+    ChildrenHere();
+    ChildrenHere(const ChildrenHere&) = delete;
+    ChildrenHere& operator=(const ChildrenHere&) = delete;
+    ~ChildrenHere();
+
+    // Returns false if the kernel does not let them. It wants CAP_SYS_ADMIN.
+    bool is_so() const { return m_is_so; }
+
+ private:
+    UniqueFd m_theirs;  // the other namespace
+    bool m_is_so = true, m_is_moved = false;
 };
 
 // Gives the calling thread, which must be one of ours, a table of descriptors of its own, with

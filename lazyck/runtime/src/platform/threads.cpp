@@ -115,6 +115,7 @@ void Changes::wait_beyond(std::uint32_t seen, double seconds) {
 
 std::thread new_thread(const std::function<void()>& work) {
     const BlockedSignals blocked;
+    const ChildrenHere here;
     return std::thread([work] {
         const DefaultFloatingPoint ours;
         work();
