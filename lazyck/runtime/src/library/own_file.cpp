@@ -59,10 +59,11 @@ std::string with_newlines(std::string text) {
 // btrfs) number files differently in `stat` and in /proc, so the file is mapped too and the two
 // lines are compared.
 bool is_mapped(const std::string& path, const Mapping& mapping) {
-    const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK);
     struct stat st;
-    if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return false;
+    if (stat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return false;
     if (st.st_dev == mapping.device && st.st_ino == mapping.inode) return true;
+    const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK);
+    if (!fd) return false;
     void* const page = mmap(nullptr, 1, PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (page == MAP_FAILED) return false;
     const std::optional<Mapping> other = mapping_at(page);
