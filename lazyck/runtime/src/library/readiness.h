@@ -54,10 +54,10 @@ class Readiness {
     Core& m_core;
     std::unordered_map<BlobId, std::vector<Wanted>> m_parts_to_load;  // once their host unit is loaded
     Lasting<std::unordered_map<std::string_view, std::uint32_t>> m_slots_by_name;
-    std::unordered_set<BlobId> m_begun;                            // siblings, and the blobs whose calls began them
-    std::deque<Wanted> m_expected;                                 // to be made ready, the likeliest first
-    bool m_is_expecting = false;                                   // a thread works on m_expected
-    std::unordered_map<BlobId, unsigned> m_compiled_kernels;       // number compiled here, by whole source
+    std::unordered_set<BlobId> m_begun;                       // siblings, and the blobs whose calls began them
+    std::deque<Wanted> m_expected;                            // to be made ready, the likeliest first
+    bool m_is_expecting = false;                              // a thread works on m_expected
+    std::unordered_map<BlobId, unsigned> m_compiled_kernels;  // number compiled here, by whole source
 };
 
 // Makes the blobs ready that names or a profile list, in the background, with a bounded number of
