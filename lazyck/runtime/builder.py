@@ -16,14 +16,15 @@ from pathlib import Path
 from filelock import FileLock
 
 from lazyck import abi, proc, waiting
-from lazyck.errors import BuildError, FormatError, ToolchainError
+from lazyck.errors import BuildError, FormatError
 from lazyck.files import digest, encode, write_atomic, write_if_different
 from lazyck.formats.c_header import render_header
 from lazyck.machines import MACHINES
 from lazyck.runtime import shipped
-from lazyck.runtime.hide import set_apart
+from lazyck.runtime.hide import joined, set_apart
 from lazyck.settings.environment import cores
 from lazyck.toolchains.base import accepts, machine_for
+from lazyck.toolchains.identity import version_of
 
 SOURCES = Path(__file__).parent / "src"
 OBJECTS = "objects"  # the store of objects in the user's directory of tools
@@ -44,7 +45,6 @@ CXX_FLAGS = (
     "-pthread",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
-    "-ffunction-sections",
     "-Wall",
     "-Wextra",
 )
@@ -58,7 +58,7 @@ _SMALLEST = ("-Os",)
 # unique symbol, which would pin a library past its dlclose and share the static between libraries.
 UNPIN_FLAG = "-fno-gnu-unique"
 LINK_FLAGS = shipped.TOOL_LINK_FLAGS
-_LAYOUT = "7"  # of the objects in the store, apart from compiler and flags: see hide.py
+_LAYOUT = "8"  # of the objects in the store, apart from compiler and flags: see hide.py
 _HINT = "the runtime needs g++ 9 or clang++ 14, or a newer one; CXX names the compiler"
 
 
@@ -200,12 +200,9 @@ def _flags(compiler: Sequence[str], extra_flags: Sequence[str]) -> list[str]:
 
 
 def _command_stamp(compiler: Sequence[str], extra_flags: Sequence[str]) -> str:
-    version = proc.run([*compiler, "--version"])
-    if version.status != 0:
-        raise ToolchainError(f"{compiler[0]!r} is not a C++ compiler: --version fails", _HINT)
     words = [_LAYOUT, machine_for(compiler), *compiler, *_flags(compiler, extra_flags), *LINK_FLAGS]
     words += [*_FAST, *(word for flags in _SMALL.values() for word in flags)]
-    return digest(version.stdout.encode(), *map(encode, words))
+    return digest(encode(version_of(tuple(compiler))), *map(encode, words))
 
 
 def _compile(
@@ -246,13 +243,20 @@ def _compile(
     def compile_one(unit: _RuntimeObject, target: Path) -> None:
         temporary = target.with_suffix(".new.o")
         temporary.parent.mkdir(exist_ok=True)
-        source = unit.sources[0]
-        level = _FAST if unit.is_fast else small
+        source, assembly = unit.sources[0], target.with_suffix(".new.s")
+        words = [*compiler, *(_FAST if unit.is_fast else small), *argv]
         if len(unit.sources) > 1:
             source = target.with_suffix(".cpp")
             write_atomic(source, together(src, unit.sources))
-        words = [*compiler, *level, *argv, "-c", str(source), "-o", str(temporary)]
+            words += ["-S", str(source), "-o", str(assembly)]
+        else:
+            words += ["-c", str(source), "-o", str(temporary)]
         said = proc.check(f"compiling {what} ({source.name})", words, hint=_HINT).stderr
+        if assembly.is_file():
+            assembly.write_bytes(joined(assembly.read_bytes()))
+            words = [*compiler, "-c", str(assembly), "-o", str(temporary)]
+            proc.check(f"assembling {what} ({source.name})", words, hint=_HINT)
+            assembly.unlink()
         if said:
             write_atomic(target.with_suffix(".log"), said.encode(errors="replace"))
         if unit.is_apart:

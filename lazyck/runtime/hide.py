@@ -7,6 +7,9 @@ definitions would be hidden, too. The runtime's definitions therefore get other 
 uses of those functions of the C++ library that the runtime defines itself
 (`src/platform/cxx_library.cpp`). The names of template instances in a library's symbol table would
 make up a third of the runtime's size, so they get short names.
+
+Compilers give each instance a section and a group. Reading these thousands would take most of the
+time of a small library's link. One source makes them all, so they need none of their own.
 """
 
 import hashlib
@@ -22,6 +25,16 @@ _ROW = struct.Struct("<IBBHQQ")
 _LOCAL, _WEAK = 0, 2  # bindings
 _HIDDEN = 2
 _PLACE_IN_HEADER = 24  # of a section's offset in the file, which its size follows
+# The directive of a section that is a group's: its kind, its flags, its type.
+_GROUPED = re.compile(
+    rb"(\.section\s+\.(?:text|bss|data(?:\.rel)?(?:\.ro)?(?:\.local)?|rodata|gcc_except_table))\.[^,\n]*"
+    rb',"(\w+)G",([@%]\w+),[^,\n]*,comdat'
+)
+
+
+def joined(assembly: bytes) -> bytes:
+    """Return the assembler's source with the sections of groups joined to those of other code."""
+    return _GROUPED.sub(rb'\1,"\2",\3', assembly)
 
 
 def set_apart(path: Path) -> None:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:  # pyelftools is imported where it is used, because most comma
 
 DIRECTORY = Path(__file__).parent.parent / "shipped"  # one directory for each machine
 TOOL = ("runtime.o", "digests.o", "tool.o")  # the objects of `lazyck-rt`
-TOOL_LINK_FLAGS = ("-pthread", "-ldl", "-Wl,--gc-sections")
+# What the stubs of a library define has another meaning in a program: nothing there uses it.
+_OF_LIBRARIES = ("manifest", "manifest_end", "slots", "slot_count", "wrapped", "registering", "run_on")
+TOOL_LINK_FLAGS = ("-pthread", "-ldl", "-Wl,--gc-sections", *(f"-Wl,--defsym=lazyck_{s}=main" for s in _OF_LIBRARIES))
 # `lazyck-rt` itself, for machines without a compiler to link it. It brings the C++ library along.
 PROGRAM = "lazyck-rt"
 PROGRAM_LINK_FLAGS = (*TOOL_LINK_FLAGS, "-static-libstdc++", "-static-libgcc")

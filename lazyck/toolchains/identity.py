@@ -40,18 +40,19 @@ def compiler_identity(
     the compiler does not say its version.
     """
     marks = tuple(mark_of(program, env) for program in programs)
-    return _identity(tuple(compiler), None if env is None else tuple(sorted(env.items())), marks)
+    return identity_of(version_of(tuple(compiler), None if env is None else tuple(sorted(env.items()))), marks)
 
 
 @lru_cache(maxsize=64)
-def _identity(compiler: tuple[str, ...], env: tuple[tuple[str, str], ...] | None, marks: tuple[str, ...]) -> str:
+def version_of(compiler: tuple[str, ...], env: tuple[tuple[str, str], ...] | None = None) -> str:
+    """Return what `--version` prints. Raises `ToolchainError` as `compiler_identity`."""
     shown = proc.run([*compiler, "--version"], env=None if env is None else dict(env))
     if shown.status != 0:
         raise ToolchainError(
             f"{compiler[0]}: `--version` ended with status {shown.status}: {shown.stderr.strip()[-500:]}",
             "check that this compiler works",
         )
-    return identity_of(shown.stdout, marks)
+    return shown.stdout
 
 
 def identity_of(version_text: str, marks: Sequence[str] = ()) -> str:

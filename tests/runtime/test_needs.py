@@ -78,3 +78,12 @@ def test_no_inline_function_of_the_runtime_meets_one_of_the_library(tmp_path: Pa
     assert signatures and not {
         name for name in signatures if not name.endswith(".lazyck") and "CompileError" not in name
     }
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_a_linker_reads_few_sections_of_the_runtime(tmp_path: Path, compiler: str) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    objects = runtime_objects(tmp_path / "store", compiler, ())
+    said = subprocess.run(["readelf", "-hW", *objects], check=True, capture_output=True, text=True).stdout
+    assert max(map(int, re.findall("Number of section headers: +([0-9]+)", said))) < 100
