@@ -18,7 +18,7 @@ from lazyck.toolchains import lookup
 
 # Variables by which a driver finds its parts, or that change its options.
 _VARIABLES = (
-    *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
+    *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH"),
     *("CCC_OVERRIDE_OPTIONS", "CLANG_CONFIG_FILE_SYSTEM_DIR", "CLANG_CONFIG_FILE_USER_DIR"),
 )
 

@@ -8,10 +8,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
-from lazyck import proc
 from lazyck.abi import Role
 from lazyck.postbuild.objects import elf, linker_script
-from lazyck.toolchains import linker_options, lookup
+from lazyck.toolchains import answers, linker_options, lookup
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.options import CommandItem, OptionTable
 
@@ -211,13 +210,13 @@ def library_directories(items: Sequence[CommandItem], link: LinkCommand) -> list
     to_linker = linker_options.split(linker_words(items))
     given += [i.value for i in to_linker if i.name.lstrip("-") in ("L", "library-path") and i.value]
     given += filter(None, dict(link.call.env).get("LIBRARY_PATH", "").split(":"))
-    return [*map(link.call.path, given), *_own_directories(link.call.argv[: link.call.prefix], link.call.cwd)]
+    return [*map(link.call.path, given), *_own_directories(link.call.argv[: link.call.prefix])]
 
 
 @lru_cache
-def _own_directories(driver: tuple[str, ...], cwd: str) -> tuple[str, ...]:
+def _own_directories(driver: tuple[str, ...]) -> tuple[str, ...]:
     """Return where a compiler has the linker look by itself, if it says so. nvcc does not."""
-    shown = proc.run([*driver, "-print-search-dirs"], cwd=cwd).stdout
+    _, shown = answers.ask(driver, ("-print-search-dirs",))
     listed = next((line.partition("=")[2] for line in shown.splitlines() if line.startswith("libraries:")), "")
     return tuple(dict.fromkeys(os.path.realpath(path) for path in listed.split(":") if path))
 
