@@ -25,7 +25,7 @@ def dependency(words: str, name: str = "dep%", after: str = "", **more: str) -> 
 
 def archive(flags: str, words: str) -> Row:
     """Return the row of blobs in an archive."""
-    made = f"ar {flags} out/libblobs.a $(ls out/*.o | grep -v out/lib.o)"
+    made = f"gcc-ar {flags} out/libblobs.a $(ls out/*.o | grep -v out/lib.o)"
     return Row(after=made, objects="out/lib.o", words=words)
 
 
@@ -35,10 +35,10 @@ def script(text: str) -> Row:
 
 # fmt: off
 ROWS = {
-    "archives/helper": helper("ar rc out/libhelp%.a out/help%.ob", "-Lout -lhelp%"),
-    "archives/helper-by-name": helper("ar rc out/libhelp%.a out/help%.ob", "-Lout -l:libhelp%.a"),
-    "archives/helper-excluded": helper("ar rc out/libhelp%.a out/help%.ob", "-Lout -lhelp% -Wl,--exclude-libs,ALL"),
-    "archives/helper-with-state": replace(helper("ar rc out/libhelp%.a out/help%.ob", "out/libhelp%.a"),
+    "archives/helper": helper("gcc-ar rc out/libhelp%.a out/help%.ob", "-Lout -lhelp%"),
+    "archives/helper-by-name": helper("gcc-ar rc out/libhelp%.a out/help%.ob", "-Lout -l:libhelp%.a"),
+    "archives/helper-excluded": helper("gcc-ar rc out/libhelp%.a out/help%.ob", "-Lout -lhelp% -Wl,--exclude-libs,ALL"),
+    "archives/helper-with-state": replace(helper("gcc-ar rc out/libhelp%.a out/help%.ob", "out/libhelp%.a"),
         files={"help%.cpp": 'int state%; extern "C" int more%() { return ++state%; }\n'
             'extern "C" int help%(int x) { return x + state%; }\n'},
         host='extern "C" __attribute__((weak)) int more%();', value="(more% ? more%() : 1)"),
@@ -46,7 +46,7 @@ ROWS = {
     "archives/blobs-whole": archive("rcs", "-Wl,--whole-archive out/libblobs.a -Wl,--no-whole-archive"),
     "archives/blobs-thin": archive("rcsT", "out/libblobs.a"),
     "archives/blobs-in-group": archive("rcs", "-Wl,--start-group out/libblobs.a -Wl,--end-group"),
-    "archives/unneeded-blob": Row(after="$CXX -fPIC -c blob/u%.cpp -o out/u%.ob; ar rcs out/libu%.a out/u%.ob",
+    "archives/unneeded-blob": Row(after="$CXX -fPIC -c blob/u%.cpp -o out/u%.ob; gcc-ar rcs out/libu%.a out/u%.ob",
         words="out/libu%.a",
         files={"blob/u%.cpp": 'extern "C" int f0(int) { return 1; } int u%(int x) { return x; }\n'}),
     "archives/joined-objects": Row(after="ld -r $(ls out/*.o | grep -v out/lib.o) -o out/joined.ob",

@@ -30,6 +30,7 @@ from programs.workshop import Difference, Outcome, Workshop  # noqa: E402
 PER_ROUND, PER_BUILD = 64, 8  # programs that are drawn with one seed, and built as one project
 TRIES = 20  # how many programs hypothesis tries to shrink one
 SAID_EVERY = 60  # seconds
+LEAST_MEMORY = 2 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def main(argv: Sequence[str]) -> int:
     begun = time.monotonic()
     end = begun + options.seconds
     counts = Counts()
-    with tempfile.TemporaryDirectory(prefix="lazyck-programs-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="lazyck-programs-", dir=_memory()) as scratch:
         results: multiprocessing.Queue[Found] = multiprocessing.Queue()
         workers = [
             multiprocessing.Process(
@@ -207,6 +208,14 @@ def main(argv: Sequence[str]) -> int:
     if any(worker.exitcode for worker in workers):
         print("a worker ended early, with what it says above")
     return 1 if counts.findings or any(worker.exitcode for worker in workers) else 0
+
+
+def _memory() -> str | None:
+    """Return a directory in memory with room for programs, or None. To make and remove files on a
+    disk costs a fifth of the time."""
+    memory = Path("/dev/shm")
+    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > LEAST_MEMORY
+    return str(memory) if has_room and not os.statvfs(memory).f_flag & os.ST_NOEXEC else None
 
 
 def _tell(finding: Finding, place: Path) -> None:
