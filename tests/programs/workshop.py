@@ -13,14 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lazyck.check.ahead import BlobCompile
+from lazyck.check.blob_objects import read_blob_object
+from lazyck.check.vague import vague_names
 from lazyck.postbuild import summary
-from lazyck.postbuild.link.arguments import load_ahead
+from lazyck.postbuild.link.arguments import AheadLink, load_ahead
 from programs.program import Program, Tree, change, plant, write
 from programs.warm_python import WarmPython
 
 BUILD_SECONDS, RUN_SECONDS = 60, 20
 SEEN = ("files", "symbols", "more symbols", "vague symbols", "needed", "soname", "path", "flags")
 OUTPUT, BUILD = "output", "the lazy build fails"  # what ends the comparison of a program
+FUNCTIONS = ("FUNC", "IFUNC", "<OS specific>: 10")  # an IFUNC of lld and mold, which do not say that it is GNU's
 _OURS = re.compile(r"lazyck")
 _RUNTIME = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "libdl.so.2"}
 
@@ -190,7 +194,7 @@ class Workshop:
             there["symbols"] = here["symbols"] & others  # a weak symbol may have become a strong one, and reverse
             seen += [(what, here[what], there[what]) for what in here]
             seen += [
-                ("vague symbols", every - here["symbols"] - others, set()),
+                ("vague symbols", self._promised(case, every - here["symbols"] - others), set()),
                 ("more symbols", set(), others - every),
             ]
         for what, one, other in seen:
@@ -198,10 +202,25 @@ class Workshop:
                 gone, new = sorted(one - other), sorted(other - one)
                 case.differences.append(Difference(step, what, f"only {gone[:9]}", f"only {new[:9]}"))
 
+    def _promised(self, case: _Case, gone: set[str]) -> set[str]:
+        """Return the symbols `gone` without those that each file which uses them defines anew."""
+        names = {symbol: symbol.partition(" ")[0].partition("@")[0] for symbol in gone}
+        vague, place = set[str](), self._place / "again.o"
+        for blob in (blob for link in self._links(case) if gone for blob in link.records):
+            made = self._at("ahead", case) / "out" / Path(blob.output).name
+            if made.is_file():
+                shutil.copy(made, place)
+                read = read_blob_object(place, blob.source, "")
+                vague |= vague_names(BlobCompile(blob, place), read, frozenset(names.values()), os.environ)
+        return {symbol for symbol in gone if names[symbol] not in vague}
+
     def _kept(self, case: _Case) -> set[str]:
         """Return the libraries that the lazy link keeps for its blobs' sake."""
+        return {name for link in self._links(case) for name in link.kept}
+
+    def _links(self, case: _Case) -> list[AheadLink]:
         links = (load_ahead(path.parent) for path in (self._place / "tmp").glob("libs/*/ahead.json"))
-        return {name for link in links if Path(link.words[-1]).name == case.tree.library for name in link.kept}
+        return [link for link in links if Path(link.words[-1]).name == case.tree.library]
 
     def _again(self, cases: Sequence[_Case], step: str, env: Mapping[str, str] | None = None) -> None:
         for case in cases:
@@ -302,9 +321,9 @@ def _read_library(path: Path) -> dict[str, set[str]]:
     """Return what other programs see of a library."""
     text = subprocess.run(["readelf", "-dW", "--dyn-syms", path], capture_output=True, text=True).stdout
     words = re.findall(r"\((NEEDED|SONAME|RPATH|RUNPATH|FLAGS|FLAGS_1)\)\s+(.*)", text)
-    symbols = re.findall(r"^ +\d+: \w+ +\w+ +(\w+) +(\w+) +(\w+) +(\w+) +(\S+)", text, re.MULTILINE)
+    symbols = re.findall(r"^ +\d+: \w+ +\w+ +(\w+|<OS specific>: 10) +(\w+) +(\w+) +(\w+) +(\S+)", text, re.MULTILINE)
     defined = {
-        (f"{name} {'function' if kind in ('FUNC', 'IFUNC') else 'data'}", binding == "GLOBAL")
+        (f"{name} {'function' if kind in FUNCTIONS else 'data'}", binding == "GLOBAL")
         for kind, binding, _, where, name in symbols
         if where != "UND" and binding != "LOCAL" and not _OURS.search(name)
     }
