@@ -262,6 +262,18 @@ def test_ifunc_is_resolved_as_the_loader_does_it(make: Make, machine: Machine) -
     assert done.stdout == "8\n", done
 
 
+def test_a_resolver_of_the_program_that_calls_a_blob_ends_with_the_reason(make: Make) -> None:
+    lib = make()
+    text = (
+        '#include "demo.h"\nstatic int one() { return 1; }\n'
+        'extern "C" int (*choose())() { return add(1, 2) == 3 ? one : nullptr; }\n'
+        'int chosen() __attribute__((ifunc("choose")));\nint main() { return chosen(); }\n'
+    )
+    done = lib.call(lib.program(text, "early"))
+    assert done.returncode == -signal.SIGABRT
+    assert "_Z3addii was called by a resolver" in done.stderr and "--blobs" in done.stderr, done
+
+
 @on_every_machine
 def test_initializers_have_default_floating_point_settings_and_the_caller_keeps_its_own(make: Make) -> None:
     text = "#include <cfenv>\nstatic const int mode = std::fegetround();\n"

@@ -1,6 +1,8 @@
 // The trampoline (stub_<machine>.S) calls lazyck_resolve with a number. For a slot's number it
 // returns the slot's function; for a wrapper's, the function that is wrapped.
+#include <locale.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -9,7 +11,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "bundle/manifest_view.h"
 #include "error.hpp"
+#include "library/blobs.h"
 #include "library/kernels.h"
 #include "library/library.h"
 #include "machine/machine.h"
@@ -85,9 +89,24 @@ struct ResolverCall {
     const std::uintptr_t* arguments;
 };
 
+// Ends the process if the loader still relocates the program: the caller is then a resolver of an
+// IFUNC. The C library has no locale before, and can neither start a compile nor load a blob.
+void refuse_before_start(std::uint32_t number) {
+    if (uselocale(nullptr) != nullptr) return;
+    const auto size = static_cast<std::size_t>(lazyck_manifest_end - lazyck_manifest);
+    const lazyck::rt::ManifestView manifest(lazyck_manifest, size, "embedded manifest");
+    const std::string name = number < lazyck_slot_count ? manifest.symbol_name(number) : "a GPU runtime's function";
+    const std::string text = "lazyck: " + name +
+                             " was called by a resolver (IFUNC) of the program, which runs before a blob can be "
+                             "loaded\nlazyck:   hint: leave the source of this function out of --blobs\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    std::abort();
+}
+
 // Looks up the function for a call. It is not inlined, so that its frame is on the other stack.
 __attribute__((noinline)) void* look_up_function(void* what) {
     const ResolverCall& call = *static_cast<const ResolverCall*>(what);
+    refuse_before_start(call.number);
     try {
         if (call.number < lazyck_slot_count)
             return lazyck::rt::Library::get().resolve(call.number, lazyck::rt::machine::return_address(call.arguments));
