@@ -97,6 +97,14 @@ def test_what_does_not_build_ahead_of_time_is_uninteresting(tmp_path: Path) -> N
     ]
 
 
+def test_what_each_file_has_itself_may_be_missing_and_an_ifunc_of_lld_is_a_function(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path / "shop")
+    implicit = Program(traits=(Trait("templates/implicit"),))
+    chosen = Program(traits=(Trait("symbols/ifunc"), Trait("linker/lld")))
+    assert [o.differences for o in workshop.try_all([implicit, chosen])] == [(), ()]
+    workshop.close()
+
+
 def test_equal_seeds_draw_equal_programs_with_every_aspect(tmp_path: Path) -> None:
     choice = Choice(left_out=())
     once = drawn(choice, SEED, 200)
