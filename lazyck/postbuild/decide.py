@@ -5,6 +5,7 @@ What a blob may need of its library is offered to it: every symbol that its text
 offering does not do, and a blob would have to be eager, the compiler is asked first.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,6 +130,8 @@ def _reasons(
     wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
     files = [*given.found.files.values(), *facts.names.values()]
     early = asked_by_resolvers(files)
+    older = (re.fullmatch("([^@]+)@[^@]+", s) for s in real.defined | given.found.members.defined)
+    versioned = given.mentions.by_blob(frozenset(m[1] for m in older if m))
     for blob, p in by_blob.items():
         if launched := left.intersection(p.kernels):
             reasons[blob] = kernels.launched(min(launched), _user(given, facts, min(launched)), given.context.env)
@@ -136,6 +139,8 @@ def _reasons(
             reasons[blob] = Reason(ReasonKind.RESOLVER, min(asked))
         elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
             reasons[blob] = Reason(ReasonKind.HIDDEN, min(used))
+        elif used := versioned(blob):
+            reasons[blob] = Reason(ReasonKind.VERSIONS, min(used))
         elif blob in owned.lazy and (data := wanted & p.weak_data):
             reasons[blob] = Reason(ReasonKind.TEMPLATE_DATA, ", ".join(sorted(data)[:3]))
         elif p.kernels and reasons.get(blob) == nothing:

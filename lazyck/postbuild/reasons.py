@@ -86,6 +86,10 @@ class ReasonKind(Enum):
         "defines a symbol with a version",
         f"Define the function under a plain name, and give it its version (`.symver`) {_ELSEWHERE}.",
     )
+    VERSIONS = (
+        "names a symbol of which the library has several versions, and a blob's references have none",
+        f"Call the function by another one {_ELSEWHERE}.",
+    )
     UNTYPED = (
         "defines a symbol in assembler, without a type",
         "Write `.type NAME, @function` into the assembler text.",

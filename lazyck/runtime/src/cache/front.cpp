@@ -85,19 +85,17 @@ void* open_empty(const EmptyLibrary& library, int flags, std::string& reason) {
 // then keeps the front for as long as this library, as it does for each library in which one has
 // found a symbol. If nothing is found, the library is never unloaded.
 void* open_library(const Scope& scope, const std::string& name, std::string& reason) {
-    if (scope.before.empty() && scope.search.empty() && scope.symbols.empty())
-        return open_with(RTLD_LOCAL, name, reason);
+    if (scope.before.empty() && scope.search.empty()) return open_with(RTLD_LOCAL, name, reason);
     EmptyLibrary library = {scope.before};
     library.needed.push_back(name);
     library.search = scope.search;
-    library.symbols = scope.symbols;
-    library.symbols.push_back({new_symbol()});
+    library.symbols = {new_symbol()};
     void* const front = open_empty(library, RTLD_LOCAL | (scope.is_deep ? RTLD_DEEPBIND : 0), reason);
     if (front == nullptr) return nullptr;
     void* const handle = open_with(RTLD_LOCAL | RTLD_NOLOAD, name, reason);
     if (handle == nullptr) return nullptr;
     if (scope.stays) return handle;
-    if (dlsym(RTLD_DEFAULT, library.symbols.back().name.c_str()) != nullptr) {
+    if (dlsym(RTLD_DEFAULT, library.symbols.back().c_str()) != nullptr) {
         dlclose(handle);
         dlclose(front);
     } else {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/text.h"
 #include "platform/empty_library.h"
@@ -13,11 +12,10 @@ namespace lazyck::rt {
 // How the loader looks up what a blob refers to and what it loads: as it does for the library that
 // the blob belongs to.
 struct Scope {
-    Strings before = {};                    // loaded libraries that are searched before the blob, by the loader's names
-    std::string search = {};                // where the blob's dlopen searches first, as in DT_RPATH
-    std::vector<EmptySymbol> symbols = {};  // found before all of these
-    bool is_deep = false;                   // whether all that is searched before the program (RTLD_DEEPBIND)
-    bool stays = false;                     // whether the loader would never unload the library if it held the blob
+    Strings before = {};      // loaded libraries that are searched before the blob, by the loader's names
+    std::string search = {};  // where the blob's dlopen searches first, as in DT_RPATH
+    bool is_deep = false;     // whether all that is searched before the program (RTLD_DEEPBIND)
+    bool stays = false;       // whether the loader would never unload the library if it held the blob
 };
 
 // Loads an empty library. Returns the loader's handle, or null with `reason`.

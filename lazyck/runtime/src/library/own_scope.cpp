@@ -14,7 +14,6 @@
 #include "lazyck_abi.h"
 #include "library/core.h"
 #include "platform/files.h"
-#include "platform/glibc.h"
 
 namespace lazyck::rt {
 
@@ -199,23 +198,6 @@ bool is_deep_and_global(const Object& self, const OpenObject& program, const Ope
     return is_found;
 }
 
-// Returns the names of which this library has several versions, with what a reference from within
-// means: the default one. A blob's reference has no version, and the loader would take the oldest.
-std::vector<EmptySymbol> default_versions(const Object& self, const OpenObject& own) {
-    std::vector<EmptySymbol> found;
-    const auto* const versions = reinterpret_cast<const ElfW(Versym)*>(self.address_in(DT_VERSYM));
-    if (self.address_in(DT_VERDEF) == 0 || versions == nullptr) return found;
-    visit_symbols(self, [&](const char* name, const ElfW(Sym) & row, std::uint32_t i) {
-        constexpr unsigned k_hidden = 0x8000, k_first = 2;
-        if (row.st_shndx == SHN_UNDEF || (versions[i] & k_hidden) == 0 || (versions[i] & ~k_hidden) < k_first)
-            return false;
-        if (void* const address = dlsym(own.get(), name))
-            found.push_back({name, reinterpret_cast<std::uintptr_t>(address)});
-        return false;
-    });
-    return found;
-}
-
 }  // namespace
 
 Scope own_scope(const std::string& library) {
@@ -237,21 +219,15 @@ Scope own_scope(const std::string& library) {
         fail("lazyck: '" + library + "' is not found again by the name that the loader has for it, '" + self.name +
              "'");
     dlinfo(own.get(), RTLD_DI_LMID, &space);
-    scope.symbols = default_versions(self, own);
     const bool is_opened = !searched.empty() && space == LM_ID_BASE && may_be_opened(objects);
     const bool is_global = is_opened && dlsym(program.get(), LAZYCK_SYMBOL_MARK) == lazyck_manifest;
     const bool is_local = is_opened && !is_global;
     if (is_local && dlsym(own.get(), LAZYCK_SYMBOL_MARK) == nullptr)
         fail("lazyck: '" + library + "' does not export " LAZYCK_SYMBOL_MARK ", which tells how it was loaded");
     if (is_global) scope.is_deep = is_deep_and_global(self, program, own);
-    // Where the program's libraries come first, the oldest version of this one does, too. Old
-    // versions of glibc take addresses for offsets.
-    if (!scope.symbols.empty() && (searched.empty() || is_global || !has_glibc(28)))
-        fail("lazyck: '" + library + "' has several versions of '" + scope.symbols[0].name +
-             "', of which its blobs would get the oldest; keep them out of --blobs");
     if (!is_local && !has_search) return scope;
     std::string reason;
-    const EmptyLibrary probe = {{}, "", k_nowhere, {{LAZYCK_SYMBOL_MARK}}};
+    const EmptyLibrary probe = {{}, "", k_nowhere, {LAZYCK_SYMBOL_MARK}};
     const OpenObject other(open_empty(probe, is_local ? RTLD_GLOBAL : RTLD_LOCAL, reason), dlclose);
     if (other == nullptr) fail("lazyck: cannot learn how '" + library + "' was loaded: " + reason);
     if (has_search) scope.search = own_search(own, other);

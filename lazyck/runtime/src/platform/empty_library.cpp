@@ -36,14 +36,14 @@ std::string contents_of(const EmptyLibrary& library) {
     // chain from the last to the first.
     std::vector<Elf64_Sym> symbols(1);
     std::vector<std::uint32_t> hash = {1, 0, 0, 0};
-    for (const EmptySymbol& symbol : library.symbols) {
+    for (const std::string& symbol : library.symbols) {
         Elf64_Sym row = {};
         row.st_name = static_cast<Elf64_Word>(strings.size());
         row.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT);
-        row.st_shndx = symbol.address == 0 ? 1 : SHN_ABS;  // 1: any, as it is defined
-        row.st_value = symbol.address == 0 ? offsetof(Image, own) : symbol.address;
+        row.st_shndx = 1;  // any, as it is defined
+        row.st_value = offsetof(Image, own);
         row.st_size = 1;
-        strings += symbol.name + '\0';
+        strings += symbol + '\0';
         hash.push_back(hash[2]);
         hash[2] = static_cast<std::uint32_t>(symbols.size());
         symbols.push_back(row);

@@ -2,25 +2,17 @@
 // load others in an order, search directories, or know a name.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/text.h"
 
 namespace lazyck::rt {
 
-// A symbol that such a library defines, as a variable of its own or at an address.
-struct EmptySymbol {
-    std::string name;
-    std::uint64_t address = 0;  // 0: its own
-};
-
 struct EmptyLibrary {
     Strings needed;           // what the loader loads with it, in this order, by names or paths
     std::string search = {};  // DT_RPATH: where the libraries that it needs search what they load, first
     std::string only = {};    // DT_RUNPATH: where it searches itself
-    std::vector<EmptySymbol> symbols = {};
+    Strings symbols = {};     // variables of its own
 };
 
 // Returns the contents of such a library's file, for this machine.
