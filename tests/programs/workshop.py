@@ -17,7 +17,8 @@ from lazyck.check.ahead import BlobCompile
 from lazyck.check.blob_objects import read_blob_object
 from lazyck.check.vague import vague_names
 from lazyck.postbuild import summary
-from lazyck.postbuild.link.arguments import AheadLink, load_ahead
+from lazyck.postbuild.link.arguments import load_ahead
+from lazyck.postbuild.objects import elf
 from programs.program import Program, Tree, change, plant, write
 from programs.warm_python import WarmPython
 
@@ -206,21 +207,17 @@ class Workshop:
         """Return the symbols `gone` without those that each file which uses them defines anew."""
         names = {symbol: symbol.partition(" ")[0].partition("@")[0] for symbol in gone}
         vague, place = set[str](), self._place / "again.o"
-        for blob in (blob for link in self._links(case) if gone for blob in link.records):
-            made = self._at("ahead", case) / "out" / Path(blob.output).name
-            if made.is_file():
-                shutil.copy(made, place)
+        for path in (self._at("lazy", case) / "out").glob("*.o*") if gone else ():
+            for blob in elf.records_in(path.read_bytes(), path):
+                shutil.copy(self._at("ahead", case) / "out" / path.name, place)
                 read = read_blob_object(place, blob.source, "")
                 vague |= vague_names(BlobCompile(blob, place), read, frozenset(names.values()), os.environ)
         return {symbol for symbol in gone if names[symbol] not in vague}
 
     def _kept(self, case: _Case) -> set[str]:
         """Return the libraries that the lazy link keeps for its blobs' sake."""
-        return {name for link in self._links(case) for name in link.kept}
-
-    def _links(self, case: _Case) -> list[AheadLink]:
         links = (load_ahead(path.parent) for path in (self._place / "tmp").glob("libs/*/ahead.json"))
-        return [link for link in links if Path(link.words[-1]).name == case.tree.library]
+        return {name for link in links if Path(link.words[-1]).name == case.tree.library for name in link.kept}
 
     def _again(self, cases: Sequence[_Case], step: str, env: Mapping[str, str] | None = None) -> None:
         for case in cases:
