@@ -71,10 +71,12 @@ class CommandError(BuildError):
 
 
 class LinkError(BuildError):
-    """The project's link has failed. The linker has printed why; the build gets its status."""
+    """The project's link has failed, or has made no file (`-Wl,--help`). The linker has printed
+    why; the build gets its status."""
 
     def __init__(self, what: str, status: int, command_file: str) -> None:
-        super().__init__(f"{what} ended with status {status}; the command, with lazyck's stubs in it: {command_file}")
+        ended = f"ended with status {status}" if status else "made no file"
+        super().__init__(f"{what} {ended}; the command, with lazyck's stubs in it: {command_file}")
         self.status = status
 
 

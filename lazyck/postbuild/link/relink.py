@@ -112,7 +112,7 @@ def relink(
     if originals is None:
         return proc.check(what, argv, cwd=cwd, env=link_env)
     result = proc.run(argv, cwd=cwd, env=link_env)
-    if result.status != 0:
+    if result.status != 0 or not (directory / state.file_name).is_file():
         shown = directory / "link.failed"
         write_atomic(shown, os.fsencode(shlex.join(argv) + "\n"))
         repeat(result)

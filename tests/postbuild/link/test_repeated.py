@@ -56,6 +56,11 @@ def test_a_blob_refers_to_the_first_library_that_defines_a_symbol(project: Proje
     assert project.build(f"{WITH_EXT} -ltwo -lone").call(1, 3) == "2"
 
 
+def test_a_link_that_makes_no_file_ends_with_the_linker_s_status(project: Project) -> None:
+    project.write({1: body(1, "x")}).build(f"{SHARED} -Wl,--help\ntest ! -e libx.so\n{SHARED} -Wl,--bad || test $? = 1")
+    assert "Usage: " in project.report and "made no file" in project.report
+
+
 def test_what_a_dependency_offers_is_in_the_key(project: Project) -> None:
     dependency(project, "dep", 1, "V1")
     project.write({1: USES_DEP + body(1, "dep(x)")})
