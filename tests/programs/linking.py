@@ -68,7 +68,8 @@ ROWS = {
     "scripts/dynamic-list": Row(files={"list%": "{ entry; f0; };\n"}, words="-Wl,--dynamic-list,list%"),
     "scripts/symver": Row(both='extern "C" int s%(int);', value="s%(x)",
         head='extern "C" int s%_1(int x) { return x + 1; } extern "C" int s%(int x) { return x + 3; }\n'
-        '__asm__(".symver s%_1, s%@V1");', **{k: getattr(script("V1 { global: *; };"), k) for k in ("files", "words")}),
+        '__asm__(".symver s%_1, s%@V1");', files={"script%.map": "V1 { };\nV2 { global: *; } V1;\n"},
+        words="-Wl,--version-script,script%.map"),
     "scripts/soname": Row(words="-Wl,-soname,$LIB.1", last="ln -s $LIB out/$LIB.1"),
     "linker/wrap": replace(helper(words="out/help%.ob -Wl,--wrap=help%"),
         host='extern "C" int __wrap_help%(int x) { return x + 500; }'),
