@@ -248,11 +248,11 @@ def _compile(
         if len(unit.sources) > 1:
             source = target.with_suffix(".cpp")
             write_atomic(source, together(src, unit.sources))
-            words += ["-S", str(source), "-o", str(assembly)]
-        else:
-            words += ["-c", str(source), "-o", str(temporary)]
+        # clang takes minutes to print what sanitizers add.
+        is_joined = len(unit.sources) > 1 and not extra_flags
+        words += ["-S", str(source), "-o", str(assembly)] if is_joined else ["-c", str(source), "-o", str(temporary)]
         said = proc.check(f"compiling {what} ({source.name})", words, hint=_HINT).stderr
-        if assembly.is_file():
+        if is_joined:
             assembly.write_bytes(joined(assembly.read_bytes()))
             words = [*compiler, "-c", str(assembly), "-o", str(temporary)]
             proc.check(f"assembling {what} ({source.name})", words, hint=_HINT)

@@ -72,11 +72,11 @@ TEST_CASE("code is for the device that is current, not for the first one") {
     CHECK(archs_of_devices(0, 2, [](int) { return std::string("80"); }, all) == Strings{"80"});
 }
 
-TEST_CASE("CUDA's devices have the code that the build chose for their kind") {
+TEST_CASE("CUDA's devices are known by their capabilities") {
     const auto same = [](int ordinal) { return ordinal; };
     CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 1, 1, same, {"80", "90a"}) ==
-          Strings{"80", "90a"});
-    CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 1, 0, same, {"80", "90a"}) == Strings{"90a"});
+          Strings{"80", "90"});
+    CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 1, 0, same, {"80", "90a"}) == Strings{"90"});
     CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 2, 0, same, {"80"}) == Strings{"75"});
     CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 5, 0, same, {"80"}) == Strings{});
     CHECK(ask_by_capability(*gpu_runtime_of("cuda"), attribute_of_two, 1, 0, [](int ordinal) { return ordinal - 1; },
@@ -149,40 +149,47 @@ TEST_CASE("the name of a capability is a number with at most one letter") {
     CHECK(read("90a") == "90a");
     CHECK(read("100f") == "100f");
     CHECK(read("1234") == "1234");
+    CHECK(read("80-virtual") == "80");
+    CHECK(read("90-ptx80") == "0");
     CHECK(read("") == "0");
     for (const char* bad : {"90ab", "123456", "gfx942", "/0x", ":0x"}) CHECK(read(bad) == "0");
 }
 
-TEST_CASE("the variant that a build chose for devices of a kind is kept") {
-    CHECK(as_built("90", {"90a"}) == "90a");
-    CHECK(as_built("90", {"80", "90"}) == "90");
-    CHECK(as_built("86", {"80"}) == "86");
-    CHECK(as_built("100", {"100f"}) == "100f");
-    CHECK(as_built("103", {"100f"}) == "100f");
-    CHECK(as_built("103", {"100f", "103f"}) == "103f");
-    CHECK(as_built("103", {"103f", "100f"}) == "103f");
-    CHECK(as_built("100", {"103f"}) == "100");
-    CHECK(as_built("101", {"100f"}) == "101");
-    CHECK(as_built("100", {"101f"}) == "100");
-    CHECK(as_built("101", {"101f"}) == "101f");
-    CHECK(as_built("103", {"100a"}) == "103a");
-    CHECK(as_built("103", {"100a", "103"}) == "103");
-    CHECK(as_built("100", {"100a", "100f"}) == "100a");
-    CHECK(as_built("103", {"100a", "100f"}) == "100f");
-    CHECK(as_built("110", {"100a"}) == "110");
-    CHECK(as_built("gfx942", {"90a"}) == "gfx942");
+TEST_CASE("a device gets what CUDA takes out of a fat binary") {
+    const auto chosen = [](const char* device, const Strings& built) { return arch_for(device, built, {}); };
+    CHECK(chosen("90", {"90a"}) == "90a");
+    CHECK(chosen("90", {"80", "90"}) == "90");
+    CHECK(chosen("90", {"90", "90a"}) == "90a");
+    CHECK(chosen("86", {"75", "80", "89"}) == "80");
+    CHECK(chosen("100", {"100f"}) == "100f");
+    CHECK(chosen("103", {"100f"}) == "100f");
+    CHECK(chosen("103", {"100f", "103f"}) == "103f");
+    CHECK(chosen("103", {"100f", "103"}) == "103");
+    CHECK(chosen("100", {"103f"}) == "100");
+    CHECK(chosen("101", {"100f"}) == "101");
+    CHECK(chosen("100", {"101f"}) == "100");
+    CHECK(chosen("103", {"100a"}) == "103a");
+    CHECK(chosen("103", {"100a", "100f"}) == "100f");
+    CHECK(chosen("110", {"100a"}) == "110");
+    CHECK(chosen("gfx942", {"90a"}) == "gfx942");
+    CHECK(chosen("90a", {"90"}) == "90a");
 }
 
-TEST_CASE("a build has code for its own devices and later ones of the family") {
-    CHECK(is_built_for_capability("80", {"80"}));
-    CHECK(is_built_for_capability("86", {"80"}));
-    CHECK(!is_built_for_capability("80", {"86"}));
-    CHECK(!is_built_for_capability("90", {"80"}));
-    CHECK(is_built_for_capability("90", {"90a"}));
-    CHECK(!is_built_for_capability("103", {"100a"}));
-    CHECK(is_built_for_capability("103", {"100f"}));
-    CHECK(!is_built_for_capability("101", {"100f"}));
-    CHECK(!is_built_for_capability("90", {}));
+TEST_CASE("PTX is taken where no machine code fits") {
+    const Strings built = {"80", "75-virtual", "80-virtual", "90a-virtual", "100f-virtual"};
+    CHECK(arch_for("86", built, {}) == "80");
+    CHECK(arch_for("90", built, {}) == "90a");
+    CHECK(arch_for("103", built, {}) == "103-ptx100f");
+    CHECK(arch_for("120", built, {}) == "120-ptx80");
+    CHECK(arch_for("70", built, {}) == "70");
+    CHECK(arch_for("90-ptx80", built, {}) == "90-ptx80");
+}
+
+TEST_CASE("what the build was asked for comes before code for other devices") {
+    CHECK(arch_for("90", {"80", "80-virtual"}, {"90"}) == "90");
+    CHECK(arch_for("90", {"90a"}, {"90"}) == "90a");
+    CHECK(arch_for("86", {"80"}, {"86"}) == "86");
+    CHECK(arch_for("86", {"80"}, {"90"}) == "80");
 }
 
 TEST_CASE("what HIP says of a device ends at the colon") {
