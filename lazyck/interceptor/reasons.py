@@ -84,7 +84,7 @@ SAYS = {
     abi.WHY_UNKNOWN_COMPILER: "runs a program, by `lazyck-launch`, that lazyck does not know as a compiler",
     abi.WHY_UNSEEN_LINK: (
         "compiles CUDA, by `lazyck-launch`, with an nvcc and a host compiler that are both named by their "
-        "paths: name one of them by its plain name, or see docs/interceptor.md"
+        "paths: name one of them by its plain name"
     ),
     abi.WHY_CANNOT_WRITE: "cannot write the object or depfile (`fail`)",
 }

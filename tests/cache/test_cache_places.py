@@ -104,6 +104,7 @@ def tidy(cache: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
 
 def clean(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob_entries, "tool", lambda _: Path("rt"))
+    monkeypatch.setattr(blob_entries, "first_sets", lambda selection, _: [((), selection)])
     monkeypatch.setattr(blob_entries, "entries", lambda *_: [entry_of(cache)])
     manifest = Manifest("lib", "lib.so", "", "", (), (), (), (), "test", "", "")
     clean_blobs(Path("lib.so"), Selection(manifest, ()), "", {})

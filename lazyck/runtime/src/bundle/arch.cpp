@@ -158,8 +158,8 @@ bool can_run(int device, const Capability& b) {
     return is_kin(b.number, device) || (b.is_virtual && b.variant == 0);
 }
 
-// Returns those of `built` that a device can run, those that the CUDA runtime prefers first: machine
-// code for the very device, then for its family or an earlier device of that, then the newest PTX.
+// Returns those of `built` that a device can run. Those that CUDA prefers come first: machine code
+// for the very device, then for its family or an earlier device of that, then the newest PTX.
 std::vector<Capability> images_for(int device, const Strings& built) {
     std::vector<Capability> found;
     for (const std::string& name : built) {
@@ -198,8 +198,8 @@ std::string arch_for(const std::string& device_name, const Strings& built, const
     return is_specific ? device_name + "a" : device_name;
 }
 
-// Returns the capabilities of these devices, which `attribute` tells. `device_of` returns the device
-// of an ordinal.
+// Returns the capabilities of these devices, which `attribute` tells. `device_of` returns the
+// device of an ordinal.
 template <typename DeviceOf>
 Strings ask_by_capability(const GpuRuntime& gpu, GetAttribute* attribute, int current, int count, DeviceOf device_of,
                           const Strings& built) {

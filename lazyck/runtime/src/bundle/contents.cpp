@@ -55,14 +55,13 @@ std::string Contents::find_fault(const std::string& root, const ManifestView& ma
     // name in a later one.
     const std::string tree = std::string(manifest.library()) + "/tree";
     std::string foreign;
-    const bool is_whole = !is_directory(root + "/" + tree) ||
-                          for_each_below(root + "/" + tree, [&](const std::string& path, bool is_directory) {
-                              const std::string name = tree + "/" + path;
-                              // NFS keeps a file that was removed while it was open as `.nfs…`, which no source names.
-                              const bool is_remnant = file_name_of(path).rfind(".nfs", 0) == 0;
-                              if (!is_directory && !is_remnant && foreign.empty() && listed.count(name) == 0)
-                                  foreign = root + "/" + name;
-                          });
+    if (!is_directory(root + "/" + tree)) return "";
+    const bool is_whole = for_each_below(root + "/" + tree, [&](const std::string& path, bool is_directory) {
+        const std::string name = tree + "/" + path;
+        // NFS keeps a file that was removed while it was open as `.nfs…`, which no source names.
+        const bool is_remnant = file_name_of(path).rfind(".nfs", 0) == 0;
+        if (!is_directory && !is_remnant && foreign.empty() && listed.count(name) == 0) foreign = root + "/" + name;
+    });
     if (!foreign.empty()) return "'" + foreign + "' was not there";
     return is_whole ? "" : "not all directories of '" + root + "/" + tree + "' can be read";
 }
