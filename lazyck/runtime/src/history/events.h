@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "machine/machine.h"
 #include "platform/messages.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 

@@ -17,6 +17,7 @@
 #include "error.hpp"
 #include "history/profile.h"
 #include "library/blobs.h"
+#include "platform/threads.h"
 #include "store/store.h"
 
 namespace lazyck::rt {

@@ -12,6 +12,7 @@
 
 #include "platform/lock.h"
 #include "platform/messages.h"
+#include "platform/threads.h"
 
 namespace lazyck::rt {
 
