@@ -73,7 +73,7 @@ def test_a_build_that_names_no_arch_has_that_of_its_environment(lazyck: Lazyck, 
     need_real_hip()
     env = {"HIP_PLATFORM": "amd", "OFFLOAD": " ", "HCC_AMDGPU_TARGET": "gfx90a"}
     build = build_hip(lazyck, tmp_path, "./build.sh", env)
-    assert inspect(lazyck, build.library)["archs"] == ["gfx90a"]
+    assert {*inspect(lazyck, build.library)["recipes"][0]["archs"]} == {"gfx90a"}
     assert_calls_reach_hip(build)
     (tmp_path / "target.lst").write_text("gfx90a\n")
     env["ROCM_TARGET_LST"] = str(tmp_path / "target.lst")  # a GPU, as far as the real enumerator can tell
@@ -85,5 +85,5 @@ def test_a_build_that_names_no_arch_has_that_of_its_environment(lazyck: Lazyck, 
 def test_feature_suffixes_are_kept_for_the_build_and_dropped_for_a_blob(lazyck: Lazyck, tmp_path: Path) -> None:
     need_real_hip()
     build = build_hip(lazyck, tmp_path, "./build.sh", {"HIP_PLATFORM": "amd"}, archs="gfx90a:xnack-")
-    assert inspect(lazyck, build.library)["archs"] == ["gfx90a:xnack-"]
+    assert {*inspect(lazyck, build.library)["recipes"][0]["archs"]} == {"gfx90a:xnack-"}
     assert_calls_reach_hip(build)  # plain gfx90a code runs with any setting of xnack

@@ -261,7 +261,8 @@ std::string advice_on_arch(const std::string& message, const Strings& archs) {
 Strings archs_for(const ManifestView& manifest, std::uint32_t recipe, const Strings& asked, bool may_ask) {
     if (!manifest.has_arch_flags(recipe)) return {machine_name(manifest.machine())};
     const Strings wished = parse_archs(join(manifest.archs(), ";"), "archs of the build");
-    const Strings own = manifest.recipe_archs(recipe), &built = own.empty() ? wished : own;
+    const Strings own = parse_archs(join(manifest.recipe_archs(recipe), ";"), "archs of the sources");
+    const Strings& built = own.empty() ? wished : own;
     Strings devices = asked;
     if (devices.empty() && may_ask) {
         const std::string toolchain = manifest.recipe_toolchain(recipe);
