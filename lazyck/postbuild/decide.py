@@ -5,7 +5,6 @@ What a blob may need of its library is offered to it: every symbol that its text
 offering does not do, and a blob would have to be eager, the compiler is asked first.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,8 +129,9 @@ def _reasons(
     wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
     files = [*given.found.files.values(), *facts.names.values()]
     early = asked_by_resolvers(files)
-    older = (re.fullmatch("([^@]+)@[^@]+", s) for s in real.defined | given.found.members.defined)
-    versioned = given.mentions.by_blob(frozenset(m[1] for m in older if m))
+    parts = (s.partition("@") for names in (real, given.found.members) for s in names.defined if "@" in s)
+    older = frozenset(name for name, _, version in parts if name and version and "@" not in version)
+    versioned = given.mentions.by_blob(older)
     for blob, p in by_blob.items():
         if launched := left.intersection(p.kernels):
             reasons[blob] = kernels.launched(min(launched), _user(given, facts, min(launched)), given.context.env)

@@ -132,11 +132,15 @@ def all_entries(
 ) -> list[BlobEntry]:
     """Return `entries` for every set of archs that `gpu_archs` means. A host blob, whose entry does
     not depend on these archs, is there once."""
-    found: dict[Path, BlobEntry] = {}
-    for archs, chosen in arch_sets(selection, gpu_archs, env):
-        for entry in entries(rt, manifest_file, chosen, archs, env):
-            found.setdefault(entry.path, entry)
-    return list(found.values())
+    return entries_of_sets(rt, manifest_file, arch_sets(selection, gpu_archs, env), env)
+
+
+def entries_of_sets(
+    rt: Path, manifest_file: Path, sets: Iterable[tuple[tuple[str, ...], Selection]], env: Mapping[str, str]
+) -> list[BlobEntry]:
+    """Return the `entries` of all `arch_sets` that are given, each once."""
+    found = (entry for archs, chosen in sets for entry in entries(rt, manifest_file, chosen, archs, env))
+    return list({entry.path: entry for entry in found}.values())
 
 
 def first_sets(selection: Selection, env: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], Selection]]:
@@ -247,8 +251,7 @@ def clean_blobs(manifest_file: Path, selection: Selection, gpu_archs: str, env: 
     rt = tool(env)
     removed = 0
     sets = arch_sets(selection, gpu_archs, env) if gpu_archs else first_sets(selection, env)
-    found = {e.path: e for archs, chosen in sets for e in entries(rt, manifest_file, chosen, archs, env)}
-    for entry in found.values():
+    for entry in entries_of_sets(rt, manifest_file, sets, env):
         wanted = {abi.archs_in_name(entry.shown_arch)} if gpu_archs else set()
         # Entries of all toolchains are removed, since the blob is to go.
         for leaf in _leaves_beside(entry):

@@ -62,12 +62,16 @@ def test_what_every_link_brings_is_all_that_the_runtime_needs(
     subprocess.run(["gcc", *words, "-o", "x.so"], check=True)
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
-def test_no_inline_function_of_the_runtime_meets_one_of_the_library(tmp_path: Path, compiler: str) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"no {compiler}")
+@pytest.fixture(scope="module", params=["g++", "clang++-19"])
+def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return the runtime's objects by each compiler."""
+    if not shutil.which(request.param):
+        pytest.skip(f"no {request.param}")
+    return runtime_objects(tmp_path_factory.mktemp("store"), request.param, ())
+
+
+def test_no_inline_function_of_the_runtime_meets_one_of_the_library(objects: list[Path]) -> None:
     # A linker takes the strictest visibility of all copies, and would hide the library's own.
-    objects = runtime_objects(tmp_path / "store", compiler, ())
     shown = subprocess.run(["nm", "--defined-only", *objects], check=True, capture_output=True, text=True).stdout
     weak = {line.split()[2] for line in shown.splitlines() if len(line.split()) == 3 and line.split()[1] in "WV"}
     assert any(name.endswith(".lazyck") for name in weak)
@@ -80,10 +84,6 @@ def test_no_inline_function_of_the_runtime_meets_one_of_the_library(tmp_path: Pa
     }
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
-def test_a_linker_reads_few_sections_of_the_runtime(tmp_path: Path, compiler: str) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"no {compiler}")
-    objects = runtime_objects(tmp_path / "store", compiler, ())
+def test_a_linker_reads_few_sections_of_the_runtime(objects: list[Path]) -> None:
     said = subprocess.run(["readelf", "-hW", *objects], check=True, capture_output=True, text=True).stdout
     assert max(map(int, re.findall("Number of section headers: +([0-9]+)", said))) < 100

@@ -183,11 +183,10 @@ std::string arch_for(const std::string& device_name, const Strings& built, const
     const auto named = [](const Capability& c) {
         return std::to_string(c.number) + (c.variant != 0 ? std::string(1, c.variant) : "");
     };
-    for (const Strings* archs : {&built, &wished}) {
-        const std::vector<Capability> images = images_for(device.number, *archs);
-        if (!images.empty() && images[0].number == device.number) return named(images[0]);
+    const std::vector<Capability> images = images_for(device.number, built), asked = images_for(device.number, wished);
+    for (const std::vector<Capability>* each : {&images, &asked}) {
+        if (!each->empty() && each->front().number == device.number) return named(each->front());
     }
-    const std::vector<Capability> images = images_for(device.number, built);
     if (!images.empty()) {
         return images[0].is_virtual ? device_name + LAZYCK_ARCH_FROM_PTX + named(images[0]) : named(images[0]);
     }

@@ -38,10 +38,9 @@ Strings expand_step(const Strings& words, const std::string& output, const Recip
                 const std::size_t end = arch.find(LAZYCK_ARCH_FROM_PTX);
                 const std::string of_ptx =
                     end == std::string::npos ? arch : arch.substr(end + std::strlen(LAZYCK_ARCH_FROM_PTX));
-                for (const std::string& flag : recipe.arch_flags) {
-                    const std::string real = arch.substr(0, end);
+                const std::string real = arch.substr(0, end);
+                for (const std::string& flag : recipe.arch_flags)
                     out.push_back(expand(flag, {{LAZYCK_PH_ARCH, real}, {LAZYCK_PH_VIRTUAL, of_ptx}}));
-                }
             }
             continue;
         }
