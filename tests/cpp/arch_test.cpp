@@ -182,6 +182,7 @@ TEST_CASE("PTX is taken where no machine code fits") {
     CHECK(arch_for("103", built, {}) == "103-ptx100f");
     CHECK(arch_for("120", built, {}) == "120-ptx80");
     CHECK(arch_for("70", built, {}) == "70");
+    CHECK(arch_for("89", {"80", "86-virtual"}, {}) == "80");
     CHECK(arch_for("90-ptx80", built, {}) == "90-ptx80");
 }
 

@@ -48,29 +48,25 @@ def test_libraries_with_copies_of_the_cxx_library_are_not_needed(
     assert "libcopies.so" not in needed and any(name.startswith("libstdc++") for name in needed), needed
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
-def test_what_every_link_brings_is_all_that_the_runtime_needs(
-    tmp_path: Path, compiler: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"no {compiler}")
-    monkeypatch.chdir(tmp_path)
-    objects = runtime_objects(tmp_path / "store", compiler, ())
-    Path("empty.c").write_text(EMPTY)
-    # A driver for C, and what postbuild/link/arguments.py adds, which is no library of mathematics.
-    words = ["-shared", "-fPIC", "empty.c", *map(str, objects), "-lstdc++", "-ldl", "-lpthread", "-Wl,-z,defs"]
-    subprocess.run(["gcc", *words, "-o", "x.so"], check=True)
-
-
 @pytest.fixture(scope="module", params=["g++", "clang++-19"])
-def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
     """Return the runtime's objects by each compiler."""
     if not shutil.which(request.param):
         pytest.skip(f"no {request.param}")
     return runtime_objects(tmp_path_factory.mktemp("store"), request.param, ())
 
 
-def test_no_inline_function_of_the_runtime_meets_one_of_the_library(objects: list[Path]) -> None:
+def test_what_every_link_brings_is_all_that_the_runtime_needs(
+    objects: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.c").write_text(EMPTY)
+    # A driver for C, and what postbuild/link/arguments.py adds, which is no library of mathematics.
+    words = ["-shared", "-fPIC", "empty.c", *map(str, objects), "-lstdc++", "-ldl", "-lpthread", "-Wl,-z,defs"]
+    subprocess.run(["gcc", *words, "-o", "x.so"], check=True)
+
+
+def test_no_inline_function_of_the_runtime_meets_one_of_the_library(objects: tuple[Path, ...]) -> None:
     # A linker takes the strictest visibility of all copies, and would hide the library's own.
     shown = subprocess.run(["nm", "--defined-only", *objects], check=True, capture_output=True, text=True).stdout
     weak = {line.split()[2] for line in shown.splitlines() if len(line.split()) == 3 and line.split()[1] in "WV"}
@@ -84,6 +80,6 @@ def test_no_inline_function_of_the_runtime_meets_one_of_the_library(objects: lis
     }
 
 
-def test_a_linker_reads_few_sections_of_the_runtime(objects: list[Path]) -> None:
+def test_a_linker_reads_few_sections_of_the_runtime(objects: tuple[Path, ...]) -> None:
     said = subprocess.run(["readelf", "-hW", *objects], check=True, capture_output=True, text=True).stdout
     assert max(map(int, re.findall("Number of section headers: +([0-9]+)", said))) < 100
