@@ -3,6 +3,8 @@
 // every file; the header is the first that is another one than the build's.
 #include "store/compilers.h"
 
+#include <elf.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -17,7 +19,6 @@
 #include "bundle/readable.h"
 #include "bundle/recipe.h"
 #include "lazyck_abi.h"
-#include "platform/elf_view.h"
 #include "platform/environment.h"
 #include "platform/files.h"
 #include "platform/messages.h"
@@ -32,7 +33,8 @@ constexpr double k_version_seconds = 60;
 constexpr std::size_t k_longest_version = 64 << 10, k_most_read = 1 << 20, k_digits = 12, k_longest_record = 8192;
 constexpr std::size_t k_header_digits = 64;
 constexpr unsigned k_depth_of_records = 1, k_most_readers = 8;
-constexpr char k_white[] = " \t\n\r\v\f";
+constexpr char k_white[] = " \t\n\r\v\f", k_build_id[] = ".note.gnu.build-id";
+constexpr std::string_view k_elf_of_64_bits = "\177ELF\2\1";
 
 bool is_numeral(char c) { return c >= '0' && c <= '9'; }
 
@@ -94,21 +96,45 @@ std::string number_of_gcc(const Strings& lines) {
     return "";
 }
 
+std::string hex_of(std::string_view bytes) {
+    std::string hex;
+    for (const unsigned char byte : bytes) hex += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+    return hex;
+}
+
+// Returns the build id of an open ELF file of 64 bits, or an empty string (`_build_id` in
+// identity.py). Reads little of the file: compilers have tens of megabytes.
+std::string build_id_of(int fd) {
+    const auto at = [&](std::uint64_t offset, std::uint64_t size) {
+        return read_text(fd, offset, std::min<std::uint64_t>(size, k_most_read));
+    };
+    Elf64_Ehdr header;
+    const std::string head = at(0, sizeof header);
+    if (head.size() < sizeof header || head.compare(0, k_elf_of_64_bits.size(), k_elf_of_64_bits) != 0) return "";
+    std::memcpy(&header, head.data(), sizeof header);
+    const std::string rows = at(header.e_shoff, header.e_shnum * sizeof(Elf64_Shdr));
+    std::vector<Elf64_Shdr> sections(rows.size() / sizeof(Elf64_Shdr));
+    if (header.e_shstrndx >= sections.size()) return "";
+    std::memcpy(sections.data(), rows.data(), sections.size() * sizeof(Elf64_Shdr));
+    const Elf64_Shdr& texts = sections[header.e_shstrndx];
+    const std::string names = at(texts.sh_offset, texts.sh_size);
+    for (const Elf64_Shdr& section : sections) {
+        if (section.sh_name < names.size() && std::strcmp(names.c_str() + section.sh_name, k_build_id) == 0)
+            return hex_of(at(section.sh_offset, section.sh_size));
+    }
+    return "";
+}
+
 // Returns what tells a file of a compiler from others, wherever it is (`mark_of` in identity.py).
 std::string mark_of(const std::string& path) {
-    MappedFile file;
-    if (path.empty() || file.read(path, true) != 0) return "-";
-    const ElfView elf(file.data(), file.size());
-    if (const auto id = elf.section(".note.gnu.build-id")) {
-        std::string hex;
-        for (std::size_t i = 0; i < id->second; ++i) {
-            const unsigned byte = file.data()[id->first + i];
-            hex += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
-        }
-        return hex;
-    }
-    if (file.size() > k_most_read) return std::to_string(file.size());
-    std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+    const UniqueFd file = path.empty() ? UniqueFd() : open_file(path, O_RDONLY | O_NONBLOCK);
+    struct stat st;
+    if (!file || fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "-";
+    std::string id = build_id_of(file.get());
+    if (!id.empty()) return id;
+    if (static_cast<std::size_t>(st.st_size) > k_most_read) return std::to_string(st.st_size);
+    const std::string whole = read_text(file.get(), 0, k_most_read);
+    std::string_view text = whole;
     if (text.substr(0, 2) == "#!") text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
     return sha256_hex(text.data(), text.size());
 }
