@@ -19,7 +19,7 @@ _SWITCHES = (
     "no-print-gc-sections print-icf-sections no-print-icf-sections print-map print-map-discarded "
     "no-print-map-discarded print-memory-usage print-output-format stats trace verbose color-diagnostics "
     "no-color-diagnostics detect-odr-violations no-detect-odr-violations error-unresolved-symbols vs-diagnostics "
-    "time-trace save-temps perf version repro "
+    "time-trace save-temps perf version repro force-exe-suffix "
     # how the linker works
     "fork no-fork quick-exit no-quick-exit threads no-threads keep-files-mapped no-keep-files-mapped mmap-output-file "
     "no-mmap-output-file map-whole-files no-map-whole-files no-keep-memory reduce-memory-overheads posix-fallocate "

@@ -179,6 +179,8 @@ def deliver(state: LinkState, directory: Path) -> list[Path]:
         if packed:
             deploy(bundle, output.parent / "lazyck" / state.library)
         _replace(directory / state.file_name, output)
+        if (more := directory / f"{state.file_name}.exe").is_file():  # by `--force-exe-suffix`
+            _replace(more, output.with_name(more.name))
         carry_bundle(state, directory)
         delivered.append(output)
     return delivered + install(state, directory)

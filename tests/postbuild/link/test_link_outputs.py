@@ -52,6 +52,13 @@ def test_the_rules_that_a_linker_writes_name_the_files_of_the_project(
     assert not (where / "link.d").exists() and not (where / "out.map").exists()
 
 
+def test_the_copy_with_a_suffix_that_a_link_asks_for_is_beside_the_library(lazyck: Lazyck, tmp_path: Path) -> None:
+    project = Project(lazyck, tmp_path).write({1: body(1, "x + 1")})
+    project.build(f"{SHARED} -fuse-ld=bfd -Wl,--force-exe-suffix")
+    assert "1 lazy with 1 symbol" in project.report, project.report
+    assert (tmp_path / "libx.so.exe").read_bytes() == (tmp_path / "libx.so").read_bytes()
+
+
 def test_words_that_name_outputs_are_told_from_others() -> None:
     words = [
         "c++",
