@@ -44,6 +44,7 @@ class WarmPython:
 def serve() -> NoReturn:
     """Fork a process for each request, until the one that has started this one is gone."""
     _import_most()
+    gc.disable()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(sys.argv[1])
