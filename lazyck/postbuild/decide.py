@@ -16,14 +16,14 @@ from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, kernels
-from lazyck.postbuild.objects.reveal import private_name
+from lazyck.postbuild.objects.reveal import AT_EXIT, private_name
 from lazyck.postbuild.objects.symbols import LinkSymbols, SymbolNames, source_name, together
 from lazyck.postbuild.objects.vtables import of_classes_with
 from lazyck.postbuild.ownership import Ownership, assign
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult
 from lazyck.postbuild.reasons import Reason, ReasonKind
-from lazyck.toolchains import by_name
+from lazyck.toolchains import by_name, linker_options
 from lazyck.toolchains.command import CompileCommand
 
 Blobs = Mapping[CompileCommand, Reason]
@@ -221,11 +221,15 @@ def _demands(given: Given, facts: Facts, settled: Settled, hidden: frozenset[str
     offered = offered.union(*{named(blob) for blob in blobs}) - facts.lost
     alone = mentions.by_blob(frozenset[str]().union(*facts.dropped.values()))
     used = frozenset[str]().union(*{alone(blob) for blob in blobs})
+    context = given.context
+    is_closed = bool(blobs) and context.inputs.shared
+    own_ends = given.found.objects.defined.union(linker_options.wrapped(context.inputs.linker))
     return Demands(
         pulled=members.pulled,
         only_named=members.only_named,
         kept=tuple(path for path, symbols in facts.dropped.items() if symbols & used),
-        offered={s: private_name(s, given.context.tag) for s in sorted(offered)},
+        offered={s: private_name(s, context.tag) for s in sorted(offered)},
+        at_exit={s: private_name(s, context.tag) for s in AT_EXIT if is_closed and s not in own_ends},
         stand_ins=facts.stand_ins,
         has_blobs=bool(blobs),
     )

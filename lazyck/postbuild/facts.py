@@ -70,6 +70,7 @@ class Demands:
     only_named: frozenset[str] = frozenset()  # symbols of archives that the text of a blob names, and nothing needs
     kept: tuple[str, ...] = ()  # the paths of shared libraries to keep
     offered: Mapping[str, str] = field(default_factory=dict)  # hidden symbols of objects → their private names
+    at_exit: Mapping[str, str] = field(default_factory=dict)  # functions of `reveal.AT_EXIT` → their private names
     whole: bool = False  # whether blobs are compiled whole: the wrappers of a GPU runtime are out of their reach
     stand_ins: tuple[StandIn, ...] = ()
     has_blobs: bool = True  # kernel units use nothing of the library

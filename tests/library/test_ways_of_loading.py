@@ -9,8 +9,11 @@ import pytest
 from support import Lazyck
 
 HEADER = """#pragma once
+#include <cstdio>
+struct End { const char* name; ~End() { std::puts(name); } };
 inline int& shared() { static int n; return n; }  // version 1: a unique symbol
-extern "C" { int helper(int); int k(int); int k2(int); int k3(int); int plugged(int); int bump(); int hook(int); }
+extern "C" { int helper(int); int k(int); int k2(int); int k3(int); int plugged(int); int bump(); int hook(int);
+             void ends(void); int thread_end(int); }
 """
 BLOBS = {
     "k": """inline __attribute__((noinline)) int vague(int x) { return x + 7; }
@@ -22,10 +25,15 @@ BLOBS = {
             void* h = dlopen("libplug.so", RTLD_NOW);
             return h ? ((int (*)(int))dlsym(h, "plug"))(x) : -1;
         }""",
+    "ends": """#include <cstdlib>
+        void ends() {
+            static End s{"static of a blob"};
+            std::atexit([] { std::puts("at exit, of a blob"); });
+        }
+        int thread_end(int x) { static thread_local End t{"of a thread, of a blob"}; return t.name[0] + x; }""",
     "hooked": 'extern "C" int hooked(int x) { return hook(x); }',
 }
 MAIN = """#include "inc.h"
-#include <cstdio>
 extern "C" int hooked(int);
 static int n;
 struct Static { ~Static() { std::puts("destructor"); std::fflush(stdout); } } s;
@@ -33,7 +41,8 @@ extern "C" {
 int bump() { return ++n; }
 int helper(int x) { return x + VERSION; }
 __attribute__((weak)) int hook(int) { return -5; }
-int call(int x) { return k(x); }
+int call(int x) { static End first{"first of the library"}; ends(); static End last{"last of it"}; return k(x); }
+int of_thread(int x) { return thread_end(x); }
 int state(int x) { int a = k2(x), b = k3(x); return a * 10000 + b; }
 int plug_in(int x) { return plugged(x); }
 int call_hook(int x) { return hooked(x); }
@@ -64,10 +73,11 @@ int main(int c, char** v) {
     if (!strcmp(v[1], "namespace")) h = opened(dlmopen(LM_ID_NEWLM, a, RTLD_NOW));
     if (!strcmp(v[1], "two")) h = opened(dlopen(a, RTLD_NOW)), g = opened(dlopen(b, RTLD_NOW));
     if (!strcmp(v[1], "deep, and another")) h = opened(dlopen(a, RTLD_DEEPBIND | 2)), g = opened(dlopen(b, RTLD_NOW));
-    if (!strcmp(v[1], "closed") || !strcmp(v[1], "closed, with a unique symbol"))
+    if (!strncmp(v[1], "closed", 6))
         for (int i = 0; i < 2; ++i) {
-            const char* path = v[1][6] ? a : b;
+            const char* path = strstr(v[1], "unique") ? a : b;
             h = opened(dlopen(path, RTLD_NOW));
+            if (strstr(v[1], "thread")) printf("%d\\n", f(h, "of_thread", 1));
             printf("%d %d\\n", f(h, "call", 3), f(h, "state", 1));
             dlclose(h);
             puts(dlopen(path, RTLD_NOW | RTLD_NOLOAD) ? "stays" : "gone");
@@ -84,7 +94,7 @@ int main(int c, char** v) {
 """
 WAYS = [
     "local", "global", "deep", "deep and global", "namespace", "two", "deep, and another", "closed",
-    "closed, with a unique symbol", "plug-in's directory", "needed by a plug-in",
+    "closed, with a unique symbol", "closed, with an object of a thread", "plug-in's directory", "needed by a plug-in",
 ]  # fmt: skip
 
 
@@ -113,7 +123,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> Pa
                 words = ("--tmp-dir", at / f"tmp{version}", "--toolchain", "host")
                 done = lazyck_shared("build", "full", *words, "--", *script, cwd=where)
                 assert done.returncode == 0, done.stderr
-                assert "5 lazy" in done.stderr, done.stderr
+                assert "6 lazy" in done.stderr, done.stderr
             cc("-shared", "-fPIC", "-o", str(where / "plug" / "libplug.so"), text="int plug(int x) { return 77; }\n")
             words_ = (f"-L{where}", "-Wl,--no-as-needed", "-l:libk.so", "-Wl,-rpath,$ORIGIN")
             cc("-shared", "-fPIC", "-o", str(where / "libneeds.so"), *words_, text="int hook(int x) { return 42; }\n")

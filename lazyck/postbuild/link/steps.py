@@ -138,7 +138,8 @@ class Steps:
         with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
         runtime = plan.runtime
         wrapped = wrapped_in(settled, plan.real, runtime)
-        private = PrivateNames(settled.lazy, settled.owned, plan.demands.offered, context.tag, self._given.mentions)
+        offered = {**plan.demands.at_exit, **plan.demands.offered}
+        private = PrivateNames(settled.lazy, settled.owned, offered, context.tag, self._given.mentions)
         bridge = cudart.assemble(runtime, context.directory, context.compiler) if runtime else None
         against = stand_in.assemble(plan.demands.stand_ins, context.directory, context.compiler)
         made = describe(context, settled, with_reads, self._program, private, bridge, self._contents, against)
@@ -147,7 +148,7 @@ class Steps:
         if not finding.lacking and not made.unfit:
             if made != self.made:
                 used = sorted(self._given.mentions.c_names - self._defined(plan, settled))
-                self.bundle_bytes = write(context, made, settled, runtime, wrapped, used)
+                self.bundle_bytes = write(context, made, settled, runtime, wrapped, used, plan.demands.at_exit)
                 self.made = made
             finding = proof.examine(cases)
         return finding, wrapped
@@ -219,6 +220,7 @@ def write(
     runtime: cudart.CudaRuntime | None,
     wrapped: Sequence[str],
     used: Sequence[str],
+    at_exit: Mapping[str, str],
 ) -> int:
     """Make the bundle, and objects that are added to the link. Return the bundle's bytes."""
     directory, compiler, machine = context.directory, context.compiler, context.inputs.machine
@@ -237,6 +239,7 @@ def write(
             device_symbols=device,
             wrapped=wrapped,
             used=used,
+            at_exit=at_exit,
         )
         text += cudart.render_table(runtime) if runtime else ""
     else:

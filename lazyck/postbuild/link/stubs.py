@@ -18,7 +18,7 @@ from lazyck import abi
 from lazyck.errors import BuildError
 from lazyck.machines import MACHINES, Machine
 from lazyck.postbuild.objects.assembly import symbol, text
-from lazyck.postbuild.objects.reveal import plain_name, private_name
+from lazyck.postbuild.objects.reveal import AT_EXIT, plain_name, private_name
 from lazyck.toolchains import gpu_runtimes
 
 
@@ -33,13 +33,15 @@ def render_stubs(
     device_symbols: int = 0,
     wrapped: Sequence[str] = (),
     used: Sequence[str] = (),
+    at_exit: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return assembler text with one stub per symbol, as the manifest has them. Slot numbers follow
     the order of `symbols`. A symbol that `aliases` maps to another is one more name of the other's
     stub. Behind the slots of `symbols` are those of `device_symbols`, for which nothing stands.
     `wrapped` are the functions of GPU runtimes that get wrappers. The library refers to what is
     `used`, if there is such a thing: then the linker of a program that defines it exports it, as it
-    does for a library that was linked ahead of time.
+    does for a library that was linked ahead of time. `at_exit` maps functions of `AT_EXIT` to
+    the names by which blobs reach the runtime's.
 
     A private name (see reveal.py), which is made with the library's `tag`, stands beside the plain
     one, which is hidden unless it is `exported`. `manifest_file` is embedded by `.incbin` when the
@@ -58,6 +60,11 @@ def render_stubs(
         plain, private = _quote(name), _quote(private_name(name, tag))
         code += [f" .globl {private}", f" .type {private},@function", f" .set {private},{plain}"]
         code += [] if name in exported else [f" .hidden {plain}"]
+    if at_exit:
+        code.append(' .section .text.lazyck_stubs,"ax",@progbits')
+    for name, private in at_exit.items():
+        code += [" .p2align 4", *symbol(private, "function", ""), machine_code.landing]
+        code += _branch(machine_code, AT_EXIT[name])
     slots = len(symbols) + device_symbols
     code += [*render_wrappers(wrapped, slots, machine_code), *_render_slots(len(symbols), device_symbols)]
     code += [f" .weak {_quote(name)}\n .quad {_quote(name)}" for name in used]
@@ -158,7 +165,7 @@ def render_wrappers(names: Sequence[str], slots: int, code: Machine) -> list[str
     out = [' .section .text.lazyck_wrappers,"ax",@progbits', " .cfi_startproc"]
     for name, role in registering.items():
         target = _REGISTERING[role]
-        out += [*_wrapper(name), code.landing, f"{code.branch} {target}", f" .hidden {target}"]
+        out += [*_wrapper(name), code.landing, *_branch(code, target)]
     for i, (name, how) in enumerate(handles):
         number, real = slots + i, f"{abi.SYMBOL_WRAPPED}+{8 * 2 * i}"
         out += [*_wrapper(name), code.landing]
@@ -188,6 +195,10 @@ def render_wrappers(names: Sequence[str], slots: int, code: Machine) -> list[str
     out += [f" .weak __real_{name}" for role, name in by_role.items() if role not in _ALWAYS_CALLED]
     out += [f" .quad __real_{by_role[i]}" if i in by_role else " .quad 0" for i in range(len(_REGISTERING))]
     return out
+
+
+def _branch(code: Machine, target: str) -> list[str]:
+    return [f"{code.branch} {target}", f" .hidden {target}"]
 
 
 def _wrapper(name: str) -> list[str]:

@@ -25,6 +25,15 @@ from lazyck.postbuild.objects import elf
 # compared by name.
 _ARTIFICIAL = re.compile(r"_ZT[VITSC]|DW\.ref\.")
 
+# What blobs register with these functions for the end of a thread or the program belongs to their
+# library: they call functions of the runtime in place of these, by private names.
+AT_EXIT = {
+    "__cxa_atexit": "lazyck_cxa_atexit",
+    "__cxa_thread_atexit": "lazyck_cxa_thread_atexit",
+    "atexit": "lazyck_atexit",
+    "at_quick_exit": "lazyck_at_quick_exit",
+}
+
 
 def offer(source: Path, target: Path, names: Mapping[str, str], *, is_excluded: bool = False) -> bool:
     """Make `target` a copy of the object or archive `source`. Each symbol that `names` maps to a

@@ -127,3 +127,25 @@ extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint3
     ResolverCall call = {number, arguments};
     return stack.run(look_up_function, &call);
 }
+
+// Blobs call these in place of libc's and the C++ library's functions of these names (`AT_EXIT` in
+// reveal.py). What they register runs, or keeps its library loaded, as if the library's own code had
+// registered it: at a `dlclose` it would run after the library's, whatever was registered last.
+extern "C" {
+
+extern __attribute__((visibility("hidden"))) void* __dso_handle;
+int __cxa_atexit(void (*work)(void*), void* argument, void* library);
+int __cxa_thread_atexit(void (*work)(void*), void* argument, void* library);
+
+__attribute__((visibility("hidden"))) int lazyck_cxa_atexit(void (*work)(void*), void* argument, void*) {
+    return __cxa_atexit(work, argument, &__dso_handle);
+}
+
+__attribute__((visibility("hidden"))) int lazyck_cxa_thread_atexit(void (*work)(void*), void* argument, void*) {
+    return __cxa_thread_atexit(work, argument, &__dso_handle);
+}
+
+__attribute__((visibility("hidden"))) int lazyck_atexit(void (*work)()) { return std::atexit(work); }
+
+__attribute__((visibility("hidden"))) int lazyck_at_quick_exit(void (*work)()) { return std::at_quick_exit(work); }
+}
