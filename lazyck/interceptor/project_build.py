@@ -14,8 +14,10 @@ from lazyck.interceptor import compile_commands, log
 from lazyck.interceptor.log import LogLine, read_log
 from lazyck.interceptor.reasons import SAYS
 from lazyck.interceptor.setup import set_up, set_up_launcher
+from lazyck.postbuild import main as postbuild
 from lazyck.postbuild import summary
 from lazyck.postbuild.build_options import BuildOptions, save_options
+from lazyck.postbuild.link import early
 from lazyck.postbuild.link.quick import Unchanged, deliver_unchanged
 from lazyck.quantities import counted
 from lazyck.runtime.builder import source_digest
@@ -114,6 +116,8 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     status = proc.passthrough(request.command, env=build_env)
     compile_commands.export(interception.compiles, options.tmp / compile_commands.NAME)
     lines = read_log(interception.log)
+    if status == 0:
+        link_again(lines, options.tmp)
     libraries = tuple(summary.load(p) for p in sorted(options.tmp.glob(f"libs/*/{summary.NAME}")))
     unchanged = deliver_unchanged(options, env) if status == 0 else Unchanged()
     if status == 0 and options.install_dir:
@@ -131,6 +135,16 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
             ),
         )
     return BuildOutcome(status, said, (*libraries, *unchanged.libraries))
+
+
+def link_again(lines: Sequence[LogLine], tmp: Path) -> None:
+    """Link the libraries again of which something that was linked after them may call functions
+    before they can be lazy. Raises `LazyckError`."""
+    linked = {line.output for line in lines if line.action in (abi.DID_PASS, abi.DID_LINK)}
+    for directory in early.find(linked, tmp):
+        record = tmp / "links" / f"{directory.name}.rec"
+        shutil.copyfile(directory / early.RECORD, record)
+        postbuild.run(record)
 
 
 def report(

@@ -38,6 +38,7 @@ class Given:
     found: LinkSymbols
     mentions: Mentions
     archives: Archives
+    early: frozenset[str] = frozenset()  # functions that resolvers (IFUNC) of other files may call
 
 
 def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], cudart.CudaRuntime | None]) -> Plan:
@@ -128,7 +129,7 @@ def _reasons(
     left = (real.undefined | needed) - real.defined
     wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
     files = [*given.found.files.values(), *facts.names.values()]
-    early = asked_by_resolvers(files)
+    early = asked_by_resolvers(files, given.early)
     parts = (s.partition("@") for names in (real, given.found.members) for s in names.defined if "@" in s)
     older = frozenset(name for name, _, version in parts if name and version and "@" not in version)
     versioned = given.mentions.by_blob(older)
@@ -151,12 +152,13 @@ def _reasons(
     return reasons
 
 
-def asked_by_resolvers(files: Iterable[SymbolNames]) -> frozenset[str]:
+def asked_by_resolvers(files: Iterable[SymbolNames], early: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return the symbols that may be called while the loader relocates, before the runtime can
-    work: all that the files with resolvers of IFUNCs ask for, those that define this, and so on."""
+    work: those that are `early`, all that the files with resolvers of IFUNCs ask for, those that
+    define this, and so on."""
     files = list(files)
     taken = [f for f in files if f.resolved]
-    asked = frozenset[str]().union(*(f.undefined for f in taken))
+    asked = early.union(*(f.undefined for f in taken))
     while more := [f for f in files if f not in taken and not f.defined.isdisjoint(asked)]:
         taken += more
         asked = asked.union(*(f.undefined for f in more))

@@ -47,13 +47,15 @@ def run(record: Path) -> None:
             sys.exit(1)
         return
     from lazyck.postbuild import summary
-    from lazyck.postbuild.link.link import link_lazily
+    from lazyck.postbuild.link import early
+    from lazyck.postbuild.link.link import library_dir, link_lazily
 
     def say(line: str) -> None:
         if options.verbose:
             sys.stderr.write(f"lazyck: {line}\n")
 
     done = link_lazily(found[0], options, env, say)
+    write_atomic(library_dir(found[0], options) / early.RECORD, record.read_bytes())
     if options.says_links:
         sys.stderr.write("".join(f"{line}\n" for line in summary.library_lines(done)))
     say(f"linked {done.output}: {counted(done.lazy, 'lazy blob')}, {len(done.eager)} eager")

@@ -133,6 +133,14 @@ LOADS |= {
         main=LOADS["load/needed"].main,
     ),
     "load/interposed": replace(beside("first", OWN_F0, preload="libfirst.so"), main=LOADS["load/needed"].main),
+    # A function of the blob chooses one of the program's while the loader relocates.
+    "load/needed-by-a-resolver": Row(
+        main=_HEAD + 'extern "C" int entry(int, int);\nint f0(int);\n'
+        "static int more(int x) { return x + 1; } static int less(int x) { return x - 1; }\n"
+        "static void* pick(void) { return f0(1) > 3 ? (void*)more : (void*)less; }\n"
+        'int chosen(int) __attribute__((ifunc("pick")));\n'
+        'int main() { printf("%%d\\n", chosen(3)); CALLS return 0; }\n'
+    ),
     "load/overridden": replace(LOADS["load/needed"], main_words="-rdynamic"),
 }
 for _name in ("load/dlopen-with-a-rival", "load/dlopen-deepbind-with-a-rival", "load/overridden"):

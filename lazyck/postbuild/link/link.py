@@ -22,7 +22,7 @@ from lazyck.postbuild.decide import Given, decide
 from lazyck.postbuild.describe import downgrade
 from lazyck.postbuild.eager import BY_KERNEL
 from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
-from lazyck.postbuild.link import relink
+from lazyck.postbuild.link import early, relink
 from lazyck.postbuild.link.arguments import ahead_link, save_ahead
 from lazyck.postbuild.link.observe import check_complete
 from lazyck.postbuild.link.steps import Steps
@@ -87,7 +87,8 @@ def link_lazily(
         found = symbols.read_symbols(inputs, reader)
         archive, probed = static_runtime(context, probe_blobs(context, found))
     mentions = Mentions(probed.texts)
-    given = Given(context, probed, found, mentions, Archives(inputs, probed, found, mentions))
+    archives = Archives(inputs, probed, found, mentions)
+    given = Given(context, probed, found, mentions, archives, early.known(options.tmp, final))
     steps = Steps(given, archive, reader, clock.step)
     facts, plan = Facts(), decide(given, Facts(), steps.runtime_of)
     while steps.linked is None or steps.linked.plan != plan:

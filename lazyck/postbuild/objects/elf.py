@@ -29,7 +29,8 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELA = struct.Struct("<QQq")
 _DYNAMIC = struct.Struct("<qQ")
-_DT_NEEDED, _DT_SONAME = 1, 14
+_DT_NEEDED, _DT_SONAME, _SHF_ALLOC = 1, 14, 2
+_IRELATIVE = frozenset({37, 1032, 58})  # relocations of x86-64, aarch64 and riscv64 that call a resolver
 _ET_REL, _ET_DYN = 1, 3
 _SHT_SYMTAB, _SHT_RELA, _SHT_DYNAMIC, _SHT_NOBITS, _SHT_DYNSYM, _SHT_GROUP, _SHT_SYMTAB_SHNDX = 2, 4, 6, 8, 11, 17, 18
 _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
@@ -327,8 +328,13 @@ def read_shared(path: str | Path) -> SharedSymbols:
     defined = {s.name: s.binding for s in table if s.section != _SHN_UNDEF and not s.hidden}
     undefined = frozenset(s.name for s in table if s.section == _SHN_UNDEF)
     weak = frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.binding == "WEAK")
+    return SharedSymbols(defined, undefined, weak, *_names_of(image))
+
+
+def _names_of(image: ElfImage) -> tuple[str | None, tuple[str, ...]]:
+    """Return the soname of a shared library or program, and what it needs."""
     soname, needed = None, []
-    with _reading(str(path)):
+    with _reading(image.where):
         for section in image.sections:
             if section.type == _SHT_DYNAMIC:
                 strings = _Strings(image.content(image.sections[section.link]))
@@ -338,7 +344,20 @@ def read_shared(path: str | Path) -> SharedSymbols:
                     elif tag == _DT_NEEDED:
                         needed.append(strings.text(value))
                 break  # there is one; tables that overlap would cost the square of the file's size
-    return SharedSymbols(defined, undefined, weak, soname, tuple(needed))
+    return soname, tuple(needed)
+
+
+def called_early(path: str | Path) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return what a shared library or program needs, and the symbols of these that its functions
+    may use while the loader relocates: none if it has no resolvers (IFUNC)."""
+    image = _mapped(path)
+    tables = (image.content(s) for s in image.sections if s.type == _SHT_RELA and s.flags & _SHF_ALLOC)
+    with _reading(image.where):
+        is_asked = any(info & 0xFFFFFFFF in _IRELATIVE for rows in tables for _, info, _ in _RELA.iter_unpack(rows))
+    table = image.symbols(dynamic=True)
+    is_asked |= any(s.type == "IFUNC" and s.section != _SHN_UNDEF for s in table)
+    undefined = frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.name)
+    return _names_of(image)[1], undefined if is_asked else frozenset()
 
 
 @cache

@@ -183,6 +183,11 @@ extern "C" int (*choose())(int) { return twice_of(1) > 5 ? fast : plain; }
 extern "C" int chosen(int) __attribute__((ifunc("choose")));
 extern "C" int call_chosen(int x) { return chosen(x); }
 """
+MAIN_OF_RESOLVERS = """
+#include <cstdio>
+extern "C" int run(int, int);
+int main() { std::printf("%d %d %d\\n", call_chosen1(3), call_chosen3(3), run(4, 3)); }
+"""
 
 
 def test_what_a_resolver_asks_is_eager(project: Project) -> None:
@@ -193,6 +198,28 @@ def test_what_a_resolver_asks_is_eager(project: Project) -> None:
     assert "v1.cpp is asked by a resolver (IFUNC)" in said
     assert "1 lazy" in project.report
     assert project.call(2, 3) == "3"
+
+
+def test_what_resolvers_of_later_files_ask_is_eager(project: Project) -> None:
+    """A library that needs the lazy one asks twice<1>, which asks twice<2>, and the program asks
+    twice<3>."""
+    asks = [RESOLVER.replace("twice_of(1)", f"twice<{n}>(1)").replace("chosen", f"chosen{n}") for n in (1, 3)]
+    project.file("plug.cc", f'#include "api.hpp"\n{asks[0].replace("choose", "choose1")}')
+    project.file("main.cc", f'#include "api.hpp"\n{asks[1]}extern "C" int call_chosen1(int);\n{MAIN_OF_RESOLVERS}')
+    flags = "-fPIC -I. -O1"
+    link = (
+        f"{SHARED} -Wl,-soname,libx.so.1; ln -sf libx.so libx.so.1; c++ {flags} -shared plug.cc -o libplug.so -L. -lx; "
+        f"c++ {flags} main.cc -o main -L. -lplug -lx -Wl,-rpath,$PWD"
+    )
+    bodies = {1: body(1, "twice<2>(x) + 7"), 2: body(2, "x"), 3: body(3, "x + 3"), 4: body(4, "x * 4")}
+    project.write(bodies)
+    for text in ("x * 4", "x * 5"):  # the second time, it is known from the beginning
+        project.file("blob/v4.cpp", f'#include "api.hpp"\n{body(4, text)}')
+        project.build(link, flags)
+        assert "4 blobs deferred, 1 lazy with 1 symbol, 3 eager" in project.report, project.report
+        assert all("asked by a resolver (IFUNC)" in said for said in project.eager())
+        shown = subprocess.run([project.where / "main"], capture_output=True, text=True)
+        assert shown.stdout == f"5 4 {3 * int(text[-1])}\n", shown.stderr
 
 
 def test_a_script_in_place_of_a_library_is_followed(project: Project) -> None:
