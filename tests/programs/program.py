@@ -199,7 +199,8 @@ def build_script(tree: Tree, *, is_again: bool = False) -> str:
         is_linked = "/dl" not in tree.program.load and tree.program.load != "load/preloaded"
         needed = f" -l{tree.name}" if is_linked else ""
         if not keeps_main:
-            lines.append(f"gcc -w main.c -o out/{main} -Lout{needed}{tree.joined('main_words')} -Wl,-rpath,'$ORIGIN'")
+            lines.append("MAIN=$(ls main.o 2> /dev/null || echo main.c)")
+            lines.append(f"gcc -w $MAIN -o out/{main} -Lout{needed}{tree.joined('main_words')} -Wl,-rpath,'$ORIGIN'")
     return "\n".join([*lines, *tree.lines("last").splitlines()]) + "\n"
 
 

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lazyck.check.ahead import BlobCompile
@@ -19,6 +19,7 @@ from lazyck.check.vague import vague_names
 from lazyck.postbuild import summary
 from lazyck.postbuild.link.arguments import load_ahead
 from lazyck.postbuild.objects import elf
+from lazyck.postbuild.probe.group import compile_one
 from programs.program import Program, Tree, change, plant, write
 from programs.warm_python import WarmPython
 
@@ -87,6 +88,7 @@ class Workshop:
     ) -> None:
         self._place, self._left_out, self._tamper = place, left_out, tamper
         self._python = WarmPython(place.with_name(f"{place.name}.python"))
+        self._mains: dict[str, bytes] = {}  # objects of the programs beside libraries, by text
         self.seconds: Counter[str] = Counter()  # by step
 
     def close(self) -> None:
@@ -99,6 +101,7 @@ class Workshop:
         for case in cases:
             for way in ("ahead", "lazy"):
                 write(case.tree, self._at(way, case))
+                self._make_main(self._at(way, case))
             self._tamper(self._at("lazy", case))
         self._round(cases, "cold")
         self._again(cases, "cached", {"LAZYCK_JIT": "off"})
@@ -109,6 +112,17 @@ class Workshop:
         self._round(changed, "changed")
         self._deploy([case for case in cases if case.goes_on])
         return [Outcome(c.program, c.uninteresting, c.lazy, tuple(c.eager), tuple(c.differences)) for c in cases]
+
+    def _make_main(self, place: Path) -> None:
+        """Put the object of the program in `place` beside its source: there are few of them."""
+        source, made = place / "main.c", place / "main.o"
+        if not source.exists():
+            return
+        text = source.read_text()
+        if text not in self._mains:
+            subprocess.run(["gcc", "-w", "-c", source, "-o", made], check=True)
+            self._mains[text] = made.read_bytes()
+        made.write_bytes(self._mains[text])
 
     def _at(self, way: str, case: _Case) -> Path:
         return self._place / way / case.name
@@ -192,12 +206,10 @@ class Workshop:
             here, there = _read_library(built), _read_library(lazy / "out" / case.tree.library)
             every, others = here.pop("all symbols"), there.pop("all symbols")
             there["needed"] -= self._kept(case) - here["needed"]  # a text could name what is in these, by design
-            there["symbols"] = here["symbols"] & others  # a weak symbol may have become a strong one, and reverse
+            lost = self._promised(case, every - others)
+            there["symbols"] = here["symbols"] - lost  # a weak symbol may have become a strong one, and reverse
             seen += [(what, here[what], there[what]) for what in here]
-            seen += [
-                ("vague symbols", self._promised(case, every - here["symbols"] - others), set()),
-                ("more symbols", set(), others - every),
-            ]
+            seen += [("vague symbols", lost - here["symbols"], set()), ("more symbols", set(), others - every)]
         for what, one, other in seen:
             if one != other and not any(fnmatch.fnmatchcase(f"seen/{what}", p) for p in self._left_out):
                 gone, new = sorted(one - other), sorted(other - one)
@@ -208,8 +220,9 @@ class Workshop:
         names = {symbol: symbol.partition(" ")[0].partition("@")[0] for symbol in gone}
         vague, place = set[str](), self._place / "again.o"
         for path in (self._at("lazy", case) / "out").glob("*.o*") if gone else ():
-            for blob in elf.records_in(path.read_bytes(), path):
-                shutil.copy(self._at("ahead", case) / "out" / path.name, place)
+            for record in elf.records_in(path.read_bytes(), path):
+                blob = replace(record, call=replace(record.call, argv=(*record.call.argv, "-fno-lto")))
+                compile_one(blob, place, os.environ)
                 read = read_blob_object(place, blob.source, "")
                 vague |= vague_names(BlobCompile(blob, place), read, frozenset(names.values()), os.environ)
         return {symbol for symbol in gone if names[symbol] not in vague}
