@@ -21,6 +21,7 @@ namespace lazyck::rt {
 namespace {
 
 constexpr unsigned k_deepest = 64;
+constexpr std::size_t k_least_mapped = 128 << 10;  // bytes: to map and unmap memory costs more than to copy so many
 
 UniqueFd open_retrying(int directory, const std::string& path, int flags, unsigned mode) {
     int fd;
@@ -175,7 +176,12 @@ UniqueFd open_trusted_directory(const std::string& path, unsigned depth) {
     return fd;
 }
 
-void MappedFile::Unmap::operator()(void* data) const { munmap(data, size); }
+void MappedFile::Unmap::operator()(void* data) const {
+    if (is_mapped)
+        munmap(data, size);
+    else
+        std::free(data);
+}
 
 int MappedFile::read(const std::string& path, bool follows_links) {
     const UniqueFd fd = open_file(path, O_RDONLY | O_NONBLOCK | (follows_links ? 0 : O_NOFOLLOW));
@@ -191,9 +197,11 @@ int MappedFile::take(int fd, bool is_copy) {
     if (st.st_size == 0) return 0;
     const auto size = static_cast<std::size_t>(st.st_size);
     const int flags = MAP_PRIVATE | (is_copy ? MAP_ANONYMOUS : 0);
-    void* data = mmap(nullptr, size, PROT_READ | (is_copy ? PROT_WRITE : 0), flags, is_copy ? -1 : fd, 0);
-    if (data == MAP_FAILED) return errno;
-    m_data = {data, {size}};
+    const bool is_mapped = !is_copy || size >= k_least_mapped;
+    void* data = is_mapped ? mmap(nullptr, size, PROT_READ | (is_copy ? PROT_WRITE : 0), flags, is_copy ? -1 : fd, 0)
+                           : std::malloc(size);
+    if (data == MAP_FAILED || data == nullptr) return errno;
+    m_data = {data, {size, is_mapped}};
     for (std::size_t at = 0; is_copy && at < size;) {
         const ssize_t n = pread(fd, static_cast<char*>(data) + at, size - at, static_cast<off_t>(at));
         if (n < 0 && errno != EINTR) return errno;

@@ -95,6 +95,7 @@ class MappedFile {
  private:
     struct Unmap {
         std::size_t size;
+        bool is_mapped;
         void operator()(void* data) const;
     };
 
