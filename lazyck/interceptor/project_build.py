@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lazyck import __version__, abi, proc
+from lazyck.errors import LazyckError
 from lazyck.files import write_if_different
 from lazyck.interceptor import compile_commands, log
 from lazyck.interceptor.log import LogLine, read_log
@@ -116,15 +117,14 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     status = proc.passthrough(request.command, env=build_env)
     compile_commands.export(interception.compiles, options.tmp / compile_commands.NAME)
     lines = read_log(interception.log)
-    if status == 0:
-        link_again(lines, options.tmp)
+    resolvers = link_again(lines, options.tmp) if status == 0 else []
     libraries = tuple(summary.load(p) for p in sorted(options.tmp.glob(f"libs/*/{summary.NAME}")))
     unchanged = deliver_unchanged(options, env) if status == 0 else Unchanged()
     if status == 0 and options.install_dir:
         for library in filter(os.path.isfile, log.passed_libraries(lines)):
             os.makedirs(options.install_dir, exist_ok=True)
             shutil.copy2(library, options.install_dir)
-    said = report(request, imported, lines, libraries, unchanged, status == 0)
+    said = "\n".join([*resolvers, report(request, imported, lines, libraries, unchanged, status == 0)])
     is_lazy = libraries or unchanged.libraries or any(line.action == abi.DID_DEFER for line in lines)
     if status == 0 and request.lazy_because and not is_lazy:
         status, said = (
@@ -137,14 +137,22 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     return BuildOutcome(status, said, (*libraries, *unchanged.libraries))
 
 
-def link_again(lines: Sequence[LogLine], tmp: Path) -> None:
+def link_again(lines: Sequence[LogLine], tmp: Path) -> list[str]:
     """Link the libraries again of which something that was linked after them may call functions
-    before they can be lazy. Raises `LazyckError`."""
+    before they can be lazy. Return warnings of those that cannot be linked again."""
+    warnings = []
     linked = {line.output for line in lines if line.action in (abi.DID_PASS, abi.DID_LINK)}
     for directory in early.find(linked, tmp):
         record = tmp / "links" / f"{directory.name}.rec"
         shutil.copyfile(directory / early.RECORD, record)
-        postbuild.run(record)
+        try:
+            postbuild.run(record)
+        except LazyckError as e:
+            warnings.append(
+                f"lazyck: warning: {visible(directory.name)}: a resolver (IFUNC) of another file may call its lazy "
+                f"functions before they can be lazy, and it cannot be linked once more: {visible(e.message)}"
+            )
+    return warnings
 
 
 def report(

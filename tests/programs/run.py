@@ -27,7 +27,7 @@ from programs.known import KNOWN, Known  # noqa: E402
 from programs.program import Program, change, plant, write  # noqa: E402
 from programs.workshop import Difference, Outcome, Workshop  # noqa: E402
 
-PER_ROUND, PER_BUILD = 64, 8  # programs that are drawn with one seed, and built as one project
+PER_ROUND, PER_BUILD = 64, 16  # programs that are drawn with one seed, and built as one project
 TRIES = 20  # how many programs hypothesis tries to shrink one
 SAID_EVERY = 60  # seconds
 LEAST_MEMORY = 2 << 30  # bytes

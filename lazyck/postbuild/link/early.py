@@ -44,10 +44,14 @@ def find(outputs: Iterable[str], tmp: Path) -> list[Path]:
             functions.setdefault(soname or st.file_name, {})[directory] = lazy
     asked: dict[Path, frozenset[str]] = {}
     for output in outputs:
-        if functions and os.path.isfile(output) and elf.kind(output) in ("shared", "executable"):
+        if not functions or not os.path.isfile(output) or elf.kind(output) not in ("shared", "executable"):
+            continue
+        try:
             needed, early = elf.called_early(output)
-            for directory, lazy in (item for name in needed for item in functions.get(name, {}).items()):
-                asked[directory] = asked.get(directory, frozenset()) | (early & lazy)
+        except FormatError:
+            continue  # the loader will say so
+        for directory, lazy in (item for name in needed for item in functions.get(name, {}).items()):
+            asked[directory] = asked.get(directory, frozenset()) | (early & lazy)
     found = [directory for directory, early in asked.items() if early]
     for directory in found:
         names = sorted(asked[directory] | known(tmp, directory))

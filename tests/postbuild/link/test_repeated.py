@@ -220,6 +220,9 @@ def test_what_resolvers_of_later_files_ask_is_eager(project: Project) -> None:
         assert all("asked by a resolver (IFUNC)" in said for said in project.eager())
         shown = subprocess.run([project.where / "main"], capture_output=True, text=True)
         assert shown.stdout == f"5 4 {3 * int(text[-1])}\n", shown.stderr
+    shutil.rmtree(project.where / "tmp")
+    project.build(f"{link}; rm *.o", flags)
+    assert "warning: libx-" in project.report and "it cannot be linked once more: " in project.report
 
 
 def test_a_script_in_place_of_a_library_is_followed(project: Project) -> None:
