@@ -262,3 +262,5 @@ def test_names_with_c_linkage_are_those_of_declarations_and_blocks() -> None:
     namespace n { extern "C++" int eight(); }"""
     assert c_names(text, is_c=False) == {"one", "two", "three", "four", "six", "m"}
     assert c_names("int one(int x) { if (x) return two(x); }", is_c=True) == {"one", "two"}
+    hidden = '__attribute__((visibility("hidden"), aligned(8))) int one(int) noexcept(true) __asm__("o");'
+    assert c_names(f'extern "C" {hidden} extern "C" [[deprecated("x(")]] int two();', is_c=False) == {"one", "two"}

@@ -29,6 +29,9 @@ ROWS = {
         value="C%<int>().m(x) + C%<int>::s"),
     "templates/specialization": Row(both="template <class T> int t%(T); template <> int t%<int>(int);",
         head="template <> int t%<int>(int x) { return x + 8; }", value="t%<int>(x)"),
+    "templates/own-specialization-hidden": Row(
+        head="template <class T> int t%(T) { return 1; } template <> int t%(int x) { return x + 3; }",
+        term="t%(x)", flags="-fvisibility=hidden"),
     "templates/calls-the-library": Row(
         both='extern "C" int host%(int); template <class T, int K> int t%(const T* p) { return p[0] + K + host%(K); }',
         head="template int t%<int, 3>(const int*);",

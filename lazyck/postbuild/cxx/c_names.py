@@ -6,13 +6,19 @@ from collections.abc import Iterator
 from lazyck.postbuild.cxx.lexer import matching
 
 _LINKAGE = re.compile(r'\bextern\s*"C"\s*(\{)?')
+_ATTRIBUTES = re.compile(r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\[\[.*?\]\]")
 _END = re.compile(r"[;{]")
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 # A reference by an address cannot be to a thread's own variable.
 _VARIABLE = re.compile(
     r"\bextern\b(?![^;]*\b(?:__thread|thread_local|_Thread_local)\b)[^;(){}]*?\b([A-Za-z_]\w*)\s*(?:\[[^;]*\])?;"
 )
-_WORDS = frozenset({"if", "while", "for", "switch", "return", "sizeof", "alignof", "static_assert", "_Static_assert"})
+_WORDS = frozenset(
+    {
+        *("if", "while", "for", "switch", "return", "sizeof", "alignof", "alignas", "static_assert", "_Static_assert"),
+        *("noexcept", "throw", "decltype", "typeof", "__typeof__", "asm", "__asm", "__asm__", "__declspec"),
+    }
+)
 
 
 def c_names(text: str, *, is_c: bool) -> frozenset[str]:
@@ -20,7 +26,8 @@ def c_names(text: str, *, is_c: bool) -> frozenset[str]:
     declares or calls. Names of other things may be among them."""
     found: set[str] = set()
     for part in [text] if is_c else _c_parts(text):
-        found.update(_CALLED.findall(part), _VARIABLE.findall(part))
+        plain = _ATTRIBUTES.sub(" ", part)
+        found.update(_CALLED.findall(plain), _VARIABLE.findall(plain))
     return frozenset(found - _WORDS)
 
 

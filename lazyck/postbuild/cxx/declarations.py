@@ -170,7 +170,9 @@ def _function(found: list[Declaration], context: tuple[str, ...], head: str, ful
             return
         elif name and re.search(rf"::\s*{name}\s*[(<]", plain):
             names = ()  # a member: its class declares it, and nothing else may
-        found.append(Declaration(DeclarationKind.REPEATABLE, context, head + ";", names))
+        # GCC exports a specialization of a template that is only declared, whatever options say.
+        body = " { __builtin_trap(); }" if is_template and is_defined and names else ";"
+        found.append(Declaration(DeclarationKind.REPEATABLE, context, head + body, names))
         return
     found.append(Declaration(DeclarationKind.HEAD, context, head, (name,) if name else ()))
 

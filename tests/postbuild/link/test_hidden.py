@@ -9,6 +9,8 @@ import pytest
 from support import Lazyck
 from support.link_project import FLAGS, HEADER, SHARED, Project, body
 
+from lazyck.postbuild.objects import elf
+
 
 @pytest.fixture
 def project(lazyck: Lazyck, tmp_path: Path) -> Project:
@@ -29,6 +31,18 @@ def test_a_blob_calls_what_only_another_blob_defines_in_a_circle(project: Projec
     ).build(SHARED, flags)
     assert "4 blobs deferred, 4 lazy with 4 symbols, 0 eager" in project.report
     assert project.calls((1, 3), (1, 5), (4, 3)) == ["4", "411", "30"]
+
+
+@pytest.mark.parametrize("is_defined", [True, False])
+def test_a_specialization_is_exported_as_it_is_ahead_of_time(project: Project, is_defined: bool) -> None:
+    """GCC hides one of a template that is defined, and exports one of one that is declared."""
+    template = f"template <class T> int of(T){' { return 1; }' if is_defined else ';'}\n"
+    blob = f"{template}template <> int of(int x) {{ return x + 3; }}\n"
+    project.write({1: blob + body(1, "of(x)")}).build(SHARED, FLAGS + " -fvisibility=hidden", cxx="g++")
+    assert "1 lazy with 2 symbols" in project.report, project.report
+    exported = elf.read_shared(project.where / "libx.so").defined
+    assert ("_Z2ofIiEiT_" in exported) == (not is_defined)
+    assert project.call(1, 3) == "6"
 
 
 def test_blobs_of_two_libraries_call_each_other(project: Project) -> None:
