@@ -258,7 +258,8 @@ def _template(found: list[Declaration], context: tuple[str, ...], text: str) -> 
             raise Unsupported("explicit instantiation of a variable: " + rest[:80])
         rest = re.sub(r"^(?:inline|extern)\b\s*", "", rest)
         _function(found, context, "template<> " + rest, text, is_defined=False)
-        parts = function_parts(without_attributes(rest))
+        # A pointer would not tell what an attribute says, such as a visibility.
+        parts = function_parts(rest) if without_attributes(rest) == rest else None
         if found and found[-1].kind is DeclarationKind.HEAD:
             reference = f"{parts[0]} (*const %s){parts[2]} = &{parts[1]};" if parts else ""
             found[-1] = found[-1]._replace(reference=reference, is_instance=True)
