@@ -69,7 +69,9 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
     within = bound | facts.unexported
     shown = tuple(replace(p, private=p.private | (within & {*p.symbols})) if within else p for p in offers)
     hidden_by_options = frozenset[str]().union(*(p.private for p in offers if p.private and _is_hiding(p.blob)))
-    plain = bound.union(*(p.private for p in offers)) - hidden_by_options - facts.unexported
+    protected = frozenset[str]().union(*(p.private for p in offers))
+    seen = (bound | protected) - hidden_by_options - facts.unexported
+    plain = {s: "protected" if s in protected else "default" for s in seen}
     settled = Settled(owned, shown, objects, copies, unneeded - copies, plain)
     hidden = _own(real.hidden | taken.hidden | (within & (real.defined | taken.defined)))
     ask, eager = _out_of_reach(given, facts, settled, real, hidden, needs)

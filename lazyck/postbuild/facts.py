@@ -47,7 +47,7 @@ class Settled:
     objects: tuple[EagerObject, ...]  # of eager blobs
     copies: frozenset[CompileCommand] = frozenset()  # left out: an earlier blob of the source defines what they would
     unneeded: frozenset[CompileCommand] = frozenset()  # of static archives, left out too
-    bound: frozenset[str] = frozenset()  # symbols with private names whose plain names are exported, too
+    plain: Mapping[str, str] = field(default_factory=dict)  # symbols with private names that are exported, too → how
 
     @property
     def compiled(self) -> list[EagerObject]:

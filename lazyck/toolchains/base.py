@@ -255,8 +255,12 @@ class Toolchain(ABC):
 
     def hides_symbols(self, base: Sequence[str]) -> bool:
         """Return whether what a blob defines stays in its library unless its source objects."""
-        values = [i.value for i in self._host_items(base) if i.name == "-fvisibility"]
-        return bool(values) and values[-1] != "default"
+        return self.visibility(base) in ("hidden", "internal")
+
+    def visibility(self, base: Sequence[str]) -> str:
+        """Return the visibility of what a blob defines unless its source says another."""
+        values = [i.value or "" for i in self._host_items(base) if i.name == "-fvisibility"]
+        return values[-1] if values else "default"
 
     def _host_items(self, base: Sequence[str]) -> list[CommandItem]:
         """Return the options of `base` that reach the compiler of host code."""

@@ -238,7 +238,7 @@ class CudaToolchain(Toolchain):
     def host_compile(self, job: SourceCompile, *, is_settling: bool = False) -> tuple[str, ...]:
         dropped = _DEBUGGING if is_settling else _both("-O", "-Ofc") | _DEBUGGING
         words = join(_without_hiding(i for i in self.table.split(job.base[1:]) if i.name not in dropped))
-        protecting = ("-Xcompiler", "-fvisibility=protected") if self.hides_symbols(job.base) else ()
+        protecting = ("-Xcompiler", "-fvisibility=protected") if self.visibility(job.base) != "default" else ()
         flags = (*self.host_only, "-Xcompiler", "-fPIC" if is_settling else "-O0")
         to = ("-w", "-c", job.source, "-o", job.output)
         return (job.base[0], *words, *self._flags_for(job.archs[:1]), *protecting, *flags, *to)

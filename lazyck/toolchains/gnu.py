@@ -81,7 +81,7 @@ class GnuToolchain(Toolchain):
     def host_compile(self, job: SourceCompile, *, is_settling: bool = False) -> tuple[str, ...]:
         # -flto would leave no symbols to read, and sanitizers would only take time.
         kept = own_library_items(self.table.split(job.base[1:]))
-        protecting = ("-fvisibility=protected",) if self.hides_symbols(job.base) else ()
+        protecting = ("-fvisibility=protected",) if self.visibility(job.base) != "default" else ()
         flags = ("-fPIC",) if is_settling else ("-O0", "-g0")
         to = ("-w", "-c", job.source, "-o", job.output)
         return (job.base[0], *join(kept), *self.host_only, *protecting, *flags, *to)

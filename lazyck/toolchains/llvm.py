@@ -71,8 +71,8 @@ class LlvmToolchain(GnuToolchain):
     def _language(self, cmd: CompileCommand) -> str:
         return LANGUAGE
 
-    def hides_symbols(self, base: Sequence[str]) -> bool:
-        return False  # IR itself says what is hidden, whatever the command line says
+    def visibility(self, base: Sequence[str]) -> str:
+        return "default"  # IR itself says what is hidden, whatever the command line says
 
     def disassemblers(self, base: Sequence[str]) -> list[tuple[str, ...]]:
         kept = join(own_library_items(self.table.split(base[1:])))

@@ -63,6 +63,9 @@ ROWS = {
         head="static int sum%() { R% r{{1, 2}}; int s = 0; for (int i : r) s += i; return s; }", term="sum%()",
         host='__attribute__((visibility("hidden"))) int* begin(R%& r) { return r.a; '
         '}\n__attribute__((visibility("hidden"))) int* end(R%& r) { return r.a + 2; }'),
+    "symbols/hidden-by-options": Row(flags="-fvisibility=hidden"),
+    "symbols/inlines-hidden": Row(flags="-fvisibility=hidden -fvisibility-inlines-hidden"),
+    "symbols/protected-by-options": Row(flags="-fvisibility=protected"),
     "symbols/hidden-in-blob": Row(both='__attribute__((visibility("hidden"))) int b%(int);',
         head="int b%(int x) { return x + 3; }", value="b%(x)"),
     "symbols/protected-in-blob": Row(both='__attribute__((visibility("protected"))) int b%(int);',

@@ -235,7 +235,7 @@ def write(
             machine,
             aliases,
             tag=context.tag,
-            exported=settled.bound,
+            exported=settled.plain,
             device_symbols=device,
             wrapped=wrapped,
             used=used,

@@ -29,7 +29,7 @@ def render_stubs(
     aliases: Mapping[str, str] = MappingProxyType({}),
     *,
     tag: str = "",
-    exported: Container[str] = (),
+    exported: Mapping[str, str] = MappingProxyType({}),
     device_symbols: int = 0,
     wrapped: Sequence[str] = (),
     used: Sequence[str] = (),
@@ -44,7 +44,7 @@ def render_stubs(
     the names by which blobs reach the runtime's.
 
     A private name (see reveal.py), which is made with the library's `tag`, stands beside the plain
-    one, which is hidden unless it is `exported`. `manifest_file` is embedded by `.incbin` when the
+    one, which is hidden unless `exported` names its visibility. `manifest_file` is embedded by `.incbin` when the
     text is assembled. Raises `BuildError` for a machine (default: this one) without a renderer, and
     for a name that no assembler line can hold.
     """
@@ -59,7 +59,8 @@ def render_stubs(
     for name in (plain_name(s) for s in symbols if plain_name(s) != s):
         plain, private = _quote(name), _quote(private_name(name, tag))
         code += [f" .globl {private}", f" .type {private},@function", f" .set {private},{plain}"]
-        code += [] if name in exported else [f" .hidden {plain}"]
+        visibility = exported.get(name, "hidden")
+        code += [] if visibility == "default" else [f" .{visibility} {plain}"]
     if at_exit:
         code.append(' .section .text.lazyck_stubs,"ax",@progbits')
     for name, private in at_exit.items():
