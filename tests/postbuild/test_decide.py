@@ -306,9 +306,9 @@ def test_what_options_hide_stays_hidden_and_what_a_source_protects_stays_exporte
     private = {"private": frozenset({"f", "g"})}
     link = Link([probed(A, "f", **private), probed(hiding, "g", **private)], names(undefined="f g"))
     plan = link.plan(Facts(unexported=frozenset({"other"})))
-    assert plan.settled and plan.settled.bound == set()
+    assert plan.settled and plan.settled.plain == {}
     link.probed = [probed(A, "f", private=frozenset({"f"})), probed(hiding, "g", private=frozenset({"g"}))]
-    assert link.plan().settled.bound == {"f"}  # type: ignore[union-attr]
+    assert link.plan().settled.plain == {"f": "protected"}  # type: ignore[union-attr]
 
 
 def test_of_what_cannot_be_offered_only_a_compile_tells_whether_a_blob_is_eager() -> None:

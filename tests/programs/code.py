@@ -31,7 +31,7 @@ ROWS = {
         head="template <> int t%<int>(int x) { return x + 8; }", value="t%<int>(x)"),
     "templates/own-specialization-hidden": Row(
         head="template <class T> int t%(T) { return 1; } template <> int t%(int x) { return x + 3; }",
-        term="t%(x)", flags="-fvisibility=hidden"),
+        term="t%(x)", all_flags="-fvisibility=hidden"),
     "templates/calls-the-library": Row(
         both='extern "C" int host%(int); template <class T, int K> int t%(const T* p) { return p[0] + K + host%(K); }',
         head="template int t%<int, 3>(const int*);",
@@ -63,9 +63,9 @@ ROWS = {
         head="static int sum%() { R% r{{1, 2}}; int s = 0; for (int i : r) s += i; return s; }", term="sum%()",
         host='__attribute__((visibility("hidden"))) int* begin(R%& r) { return r.a; '
         '}\n__attribute__((visibility("hidden"))) int* end(R%& r) { return r.a + 2; }'),
-    "symbols/hidden-by-options": Row(flags="-fvisibility=hidden"),
-    "symbols/inlines-hidden": Row(flags="-fvisibility=hidden -fvisibility-inlines-hidden"),
-    "symbols/protected-by-options": Row(flags="-fvisibility=protected"),
+    "symbols/hidden-by-options": Row(all_flags="-fvisibility=hidden"),
+    "symbols/inlines-hidden": Row(all_flags="-fvisibility=hidden -fvisibility-inlines-hidden"),
+    "symbols/protected-by-options": Row(all_flags="-fvisibility=protected"),
     "symbols/hidden-in-blob": Row(both='__attribute__((visibility("hidden"))) int b%(int);',
         head="int b%(int x) { return x + 3; }", value="b%(x)"),
     "symbols/protected-in-blob": Row(both='__attribute__((visibility("protected"))) int b%(int);',

@@ -171,7 +171,8 @@ def host_source(tree: Tree) -> str:
     cases = "".join(f"    case {i}: return {value};\n" for i, value in enumerate(values))
     declared = "".join(f"int {name}(int);\n" for name in functions)
     seen = "".join(f'#include "{path}"\n' for path in tree.files if path.startswith("both"))
-    head = f'{seen}extern "C" {{\n{declared}int entry(int which, int x);\n}}\n{tree.lines("host")}'
+    own = '__attribute__((visibility("default"))) int entry(int which, int x);'
+    head = f'{seen}extern "C" {{\n{declared}{own}\n}}\n{tree.lines("host")}'
     return f"{head}int entry(int which, int x) {{\n  switch (which) {{\n{cases}  }}\n  return -99;\n}}\n"
 
 

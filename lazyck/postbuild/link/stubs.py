@@ -44,9 +44,9 @@ def render_stubs(
     the names by which blobs reach the runtime's.
 
     A private name (see reveal.py), which is made with the library's `tag`, stands beside the plain
-    one, which is hidden unless `exported` names its visibility. `manifest_file` is embedded by `.incbin` when the
-    text is assembled. Raises `BuildError` for a machine (default: this one) without a renderer, and
-    for a name that no assembler line can hold.
+    one, which is hidden unless `exported` has another visibility for it. `manifest_file` is
+    embedded by `.incbin` when the text is assembled. Raises `BuildError` for a machine (default:
+    this one) without a renderer, and for a name that no assembler line can hold.
     """
     machine = machine or platform.machine()
     machine_code = MACHINES.get(machine)
