@@ -6,6 +6,7 @@ such functions is linked once more, as it was, with their blobs as objects. What
 for its next link.
 """
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,28 +33,20 @@ def known(tmp: Path, directory: Path) -> frozenset[str]:
 def find(outputs: Iterable[str], tmp: Path) -> list[Path]:
     """Look into the `outputs` of a build's links for such functions of the lazy libraries of `tmp`,
     and keep them. Return the directories of libraries that have some of them lazy."""
-    functions: dict[str, dict[Path, frozenset[str]]] = {}
-    for directory in state.library_dirs(tmp):
-        try:
-            st = state.load(directory)
-            soname = elf.read_shared(directory / st.file_name).soname
-            lazy = frozenset(map(plain_name, read_manifest(directory / "manifest").functions))
-        except FormatError:
-            continue  # of another lazyck's build
-        if lazy and (directory / RECORD).is_file():
-            functions.setdefault(soname or st.file_name, {})[directory] = lazy
-    asked: dict[Path, frozenset[str]] = {}
+    asked: dict[str, frozenset[str]] = {}
     for output in outputs:
-        if not functions or not os.path.isfile(output) or elf.kind(output) not in ("shared", "executable"):
-            continue
-        try:
-            needed, early = elf.called_early(output)
-        except FormatError:
-            continue  # the loader will say so
-        for directory, lazy in (item for name in needed for item in functions.get(name, {}).items()):
-            asked[directory] = asked.get(directory, frozenset()) | (early & lazy)
-    found = [directory for directory, early in asked.items() if early]
-    for directory in found:
-        names = sorted(asked[directory] | known(tmp, directory))
-        write_atomic(tmp / _FOUND / directory.name, b"\0".join(map(encode, names)))
+        if os.path.isfile(output) and elf.kind(output) in ("shared", "executable"):
+            with contextlib.suppress(FormatError):  # the loader will say so
+                needed, early = elf.called_early(output)
+                asked |= {name: early | asked.get(name, frozenset()) for name in needed}
+    found = []
+    for directory in state.library_dirs(tmp) if asked else ():
+        with contextlib.suppress(FormatError):  # of another lazyck's build
+            st = state.load(directory)
+            early = asked.get(elf.read_shared(directory / st.file_name).soname or st.file_name, frozenset())
+            early &= frozenset(map(plain_name, read_manifest(directory / "manifest").functions)) if early else early
+            if early and (directory / RECORD).is_file():
+                names = sorted(early | known(tmp, directory))
+                write_atomic(tmp / _FOUND / directory.name, b"\0".join(map(encode, names)))
+                found.append(directory)
     return found

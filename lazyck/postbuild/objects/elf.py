@@ -37,6 +37,7 @@ _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
 _STO_VARIANT = 0x80  # STO_AARCH64_VARIANT_PCS, STO_RISCV_VARIANT_CC
 _WEAK, _UNIQUE = 2, 10
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
+_IFUNC = 10
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
 _VISIBILITIES = ("default", "internal", "hidden", "protected")
 _MOST_TEXT, _MOST_SHARING = 1 << 20, 256  # in characters; as a multiple of a string table's size
@@ -349,15 +350,16 @@ def _names_of(image: ElfImage) -> tuple[str | None, tuple[str, ...]]:
 
 def called_early(path: str | Path) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return what a shared library or program needs, and the symbols of these that its functions
-    may use while the loader relocates: none if it has no resolvers (IFUNC)."""
+    may use while the loader relocates: nothing if it has no resolvers (IFUNC)."""
     image = _mapped(path)
-    tables = (image.content(s) for s in image.sections if s.type == _SHT_RELA and s.flags & _SHF_ALLOC)
     with _reading(image.where):
+        tables = [image.content(s) for s in image.sections if s.type == _SHT_RELA and s.flags & _SHF_ALLOC]
         is_asked = any(info & 0xFFFFFFFF in _IRELATIVE for rows in tables for _, info, _ in _RELA.iter_unpack(rows))
-    table = image.symbols(dynamic=True)
-    is_asked |= any(s.type == "IFUNC" and s.section != _SHN_UNDEF for s in table)
-    undefined = frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.name)
-    return _names_of(image)[1], undefined if is_asked else frozenset()
+        rows = next((image.content(s) for s in image.sections if s.type == _SHT_DYNSYM), b"")
+        is_asked |= any(info & 15 == _IFUNC and section for _, info, _, section, *_ in _SYMBOL.iter_unpack(rows))
+    if not is_asked:
+        return (), frozenset()
+    return _names_of(image)[1], frozenset(s.name for s in image.symbols(dynamic=True) if not s.section and s.name)
 
 
 @cache
