@@ -34,6 +34,10 @@ def unrepeated(inputs: LinkInputs) -> Reason | None:
             return Reason(ReasonKind.UNKNOWN_LINK_OPTION, " ".join(item.words))
         if item.role is Role.REFUSE and (inputs.shared or item.name.lstrip("-") != _OF_LIBRARIES):
             return Reason(ReasonKind.LINK_OPTION, " ".join(item.words))
+    # Other linkers than GNU's bind unique symbols, too, which then do not pin the library.
+    linker = next((w for i in inputs.items for w in i.words if w.startswith("-fuse-ld=")), "-fuse-ld=bfd")
+    if linker != "-fuse-ld=bfd" and any(i.name.lstrip("-") == linker_options.BINDS_ALL for i in inputs.linker):
+        return Reason(ReasonKind.LINK_OPTION, f"-{linker_options.BINDS_ALL} beside {linker}")
     if linker_options.wrapped(inputs.linker) and any(map(elf.has_lto, (*inputs.objects, *inputs.archives))):
         return Reason(ReasonKind.LINK_OPTION, "--wrap, of which LTO objects decide whether it holds for them")
     return None

@@ -82,6 +82,7 @@ ROWS = {
     "linker/collected-sections": Row(all_flags="-ffunction-sections -fdata-sections", words="-Wl,--gc-sections"),
     "linker/lto-of-the-dispatcher": Row(all_flags="-flto"),
     "linker/gold": Row(words="-fuse-ld=gold"),
+    "linker/gold-that-binds-all": Row(words="-fuse-ld=gold -Wl,-Bsymbolic"),
     "linker/lld": Row(words="-fuse-ld=lld"),
     "linker/mold": Row(words="-fuse-ld=mold"),
     "linker/search-of-programs": Row(words="-rdynamic -pthread -Wl,-rpath-link,out"),

@@ -175,6 +175,13 @@ def test_what_a_link_binds_to_its_library_its_blobs_find_there(project: Project,
     assert shown.stdout == f"{3 * 7 + 3 * 2 + level}\n", shown.stderr
 
 
+@pytest.mark.parametrize("linker", [name for name in ("gold", "lld", "mold") if shutil.which(f"ld.{name}")])
+def test_a_linker_that_binds_unique_symbols_has_eager_blobs(project: Project, linker: str) -> None:
+    project.write({1: body(1, "x + 1")}).build(f"{SHARED} -fuse-ld={linker} -Wl,-Bsymbolic")
+    (said,) = project.eager()
+    assert f"-Bsymbolic beside -fuse-ld={linker}" in said, said
+
+
 RESOLVER = """
 static int plain(int x) { return x + 1; }
 static int fast(int x) { return x + 2; }
