@@ -129,8 +129,8 @@ extern "C" __attribute__((visibility("hidden"))) void* lazyck_resolve(std::uint3
 }
 
 // Blobs call these in place of libc's and the C++ library's functions of these names (`AT_EXIT` in
-// reveal.py). What they register runs, or keeps its library loaded, as if the library's own code had
-// registered it: at a `dlclose` it would run after the library's, whatever was registered last.
+// reveal.py). What they register runs, or keeps its library loaded, as if the library's own code
+// had registered it: at a `dlclose` it would run after the library's, whatever was registered last.
 extern "C" {
 
 extern __attribute__((visibility("hidden"))) void* __dso_handle;
