@@ -16,7 +16,7 @@ PLACE = SOURCES / "machine"
 PACKAGE = REPOSITORY / "lazyck"
 # What compilers call machines, as they define it or as ELF files number it.
 _NAMED = re.compile(r"__x86_64|__amd64|__i386|__aarch64|__arm|__riscv|\b(EM|R)_(X86_64|AARCH64|RISCV)")
-_SHARED = {"assembler.h", "machine.h", "unread_calls.h"}
+_SHARED = {"sha256.h", "assembler.h", "machine.h", "unread_calls.h"}
 
 
 def code_of(file: Path) -> str:

@@ -136,6 +136,7 @@ extern "C" {
 extern __attribute__((visibility("hidden"))) void* __dso_handle;
 int __cxa_atexit(void (*work)(void*), void* argument, void* library);
 int __cxa_thread_atexit(void (*work)(void*), void* argument, void* library);
+int __cxa_at_quick_exit(void (*work)(void*), void* library);
 
 __attribute__((visibility("hidden"))) int lazyck_cxa_atexit(void (*work)(void*), void* argument, void*) {
     return __cxa_atexit(work, argument, &__dso_handle);
@@ -145,7 +146,13 @@ __attribute__((visibility("hidden"))) int lazyck_cxa_thread_atexit(void (*work)(
     return __cxa_thread_atexit(work, argument, &__dso_handle);
 }
 
-__attribute__((visibility("hidden"))) int lazyck_atexit(void (*work)()) { return std::atexit(work); }
+// libc's own functions of these names come out of an archive, whose code may lack a mark of
+// protected branches (`-z cet-report`).
+__attribute__((visibility("hidden"))) int lazyck_atexit(void (*work)()) {
+    return __cxa_atexit(reinterpret_cast<void (*)(void*)>(work), nullptr, &__dso_handle);
+}
 
-__attribute__((visibility("hidden"))) int lazyck_at_quick_exit(void (*work)()) { return std::at_quick_exit(work); }
+__attribute__((visibility("hidden"))) int lazyck_at_quick_exit(void (*work)()) {
+    return __cxa_at_quick_exit(reinterpret_cast<void (*)(void*)>(work), &__dso_handle);
+}
 }

@@ -1,5 +1,6 @@
 // Defines what differs between machines, in a file for each (`x86_64.h`) and its assembler text
-// (`stub_x86_64.S`). Only this file asks the compiler for the machine. Each file defines:
+// (`stub_x86_64.S`). Only this file and `sha256.h` ask the compiler for the machine. Each file
+// defines:
 //
 // - `k_name`, as `machines.py` has it
 // - `bare`, a system call. The C library's functions set errno, which belongs to the calling

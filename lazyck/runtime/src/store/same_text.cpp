@@ -26,8 +26,9 @@ Digest SameText::digest_of_text(const StagingDirectory& staging) const {
     const char* const name = m_recipe.link.empty() ? "blob.so" LAZYCK_SUFFIX_TEXT : "blob.o" LAZYCK_SUFFIX_TEXT;
     std::string all = read_text(open_at(staging.fd(), name, O_RDONLY).get(), 0, SIZE_MAX);
     if (all.empty()) return {};
-    for (const Strings& words : {m_recipe.link, m_missing.at.manifest.private_names(), m_missing.symbols})
-        all += '\0' + shell_join(words);
+    // What is not linked here has no symbols that are renamed here.
+    const Strings names = m_recipe.link.empty() ? Strings() : m_missing.at.manifest.private_names();
+    for (const Strings& words : {m_recipe.link, names, m_missing.symbols}) all += '\0' + shell_join(words);
     return hash(all);
 }
 
