@@ -87,8 +87,8 @@ _VALUED = (
 # Words of which nothing but code and messages follows.
 _PLAIN = (
     "-ansi --ansi -pedantic -pedantic-errors --pedantic --pedantic-errors -w --no-warnings -v --verbose -pipe "
-    "-pthread -pthreads -H --trace-includes -P -C -CC -undef -trigraphs --trigraphs -traditional-cpp --traditional-cpp "
-    "--all-warnings --extra-warnings --comments --comments-in-macros --no-line-commands "
+    "-pthread -pthreads -H --trace-includes -undef -trigraphs --trigraphs -traditional-cpp --traditional-cpp "
+    "--all-warnings --extra-warnings "
     "-Qunused-arguments -Qn -Qy -nostdinc -nostdinc++ --no-standard-includes -nobuiltininc -nogpulib -nogpuinc "
     "-nohipwrapperinc -canonical-prefixes -no-canonical-prefixes -no-integrated-cpp -p -pg --profile -s -shared -pie "
     "-no-pie -static-pie -rdynamic -no-hip-rt --hip-link --offload-compress --no-offload-compress "
@@ -151,6 +151,8 @@ ROWS: tuple[Row, ...] = (
     (E, Role.REFUSE, "-emit-ast --analyze --precompile -rewrite-objc -verify-pch -extract-api", abi.WHY_OTHER_OUTPUT),
     (E, Role.REFUSE, "--genco --emit-static-lib", abi.WHY_OTHER_OUTPUT),
     (E, Role.REFUSE, "-cc1 -cc1as -cc1gen-reproducer --", abi.WHY_UNSUPPORTED_OPTION),
+    # They change preprocessed text, by whose line markers the probe tells blobs apart.
+    (E, Role.REFUSE, "-P -C -CC --comments --comments-in-macros --no-line-commands", abi.WHY_UNSUPPORTED_OPTION),
     (S, Role.REFUSE, "-working-directory", abi.WHY_UNSUPPORTED_OPTION),
     (P, Role.REFUSE, "-working-directory=", abi.WHY_UNSUPPORTED_OPTION),
     (E, Role.REFUSE, "-r -Wl,-r -Wl,--relocatable", abi.WHY_RELOCATABLE_LINK),
