@@ -66,11 +66,13 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
         return Plan(compile=reasons)
     objects = tuple(made for blob, made in facts.objects.items() if blob not in left_out)
     bound = link_rules.bound(given.context.inputs, together((real, taken)), owned.stubs)
-    within = bound | facts.unexported
+    excluded = link_rules.excluded(given.context.inputs)
+    unexported = facts.unexported.union(*(p.symbols for p in offers if p.blob in excluded))
+    within = bound | unexported
     shown = tuple(replace(p, private=p.private | (within & {*p.symbols})) if within else p for p in offers)
     hidden_by_options = frozenset[str]().union(*(p.private for p in offers if p.private and _is_hiding(p.blob)))
     protected = frozenset[str]().union(*(p.private for p in offers))
-    seen = (bound | protected) - hidden_by_options - facts.unexported
+    seen = (bound | protected) - hidden_by_options - unexported
     plain = {s: "protected" if s in protected else "default" for s in seen}
     settled = Settled(owned, shown, objects, copies, unneeded - copies, plain)
     hidden = _own(real.hidden | taken.hidden | (within & (real.defined | taken.defined)))

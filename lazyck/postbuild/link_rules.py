@@ -5,6 +5,8 @@ references are bound to must hold there too. `--wrap` is repeated. For other opt
 that lazyck does not know, the blobs of the link are compiled eagerly.
 """
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
@@ -63,6 +65,14 @@ def wrapping_unseen(inputs: LinkInputs, defined: Iterable[str], library: elf.Sha
     exported = (n for n in names if n in library.defined and private_name(n, tag) not in library.defined)
     unseen = names.intersection(defined).difference(exported)
     return Reason(ReasonKind.LINK_OPTION, f"--wrap, and {min(unseen)} is hidden") if unseen else None
+
+
+def excluded(inputs: LinkInputs) -> frozenset[CompileCommand]:
+    """Return the blobs of archives whose symbols the link hides (`--exclude-libs`)."""
+    given = linker_options.values(inputs.linker, "exclude-libs")
+    names = frozenset(name for value in given for name in re.split("[,:]", value))
+    hidden = (p for p in inputs.archives if not names.isdisjoint({"ALL", os.path.basename(p)}))
+    return frozenset(blob for path in hidden for blob in inputs.records.get(path, ()))
 
 
 def bound(inputs: LinkInputs, names: SymbolNames, stubs: frozenset[str]) -> frozenset[str]:

@@ -45,6 +45,21 @@ def test_a_specialization_is_exported_as_it_is_ahead_of_time(project: Project, i
     assert project.call(1, 3) == "6"
 
 
+def test_what_an_excluded_archive_defines_stays_in_the_library(project: Project) -> None:
+    """Of its three blobs one is eager, for its data."""
+    bodies = {
+        1: body(1, "twice<2>(x) + x"),
+        2: body(2, "twice<3>(x) * 10"),
+        3: "int level = 4;\n" + body(3, "x + level"),
+    }
+    link = "ar rcs libv.a v?.o; c++ -shared -o libx.so dispatch.o -Wl,--whole-archive libv.a -Wl,--no-whole-archive"
+    project.write(bodies).build(f"{link} -Wl,--exclude-libs,ALL")
+    assert "2 lazy" in project.report and len(project.eager()) == 1, project.report
+    exported = elf.read_shared(project.where / "libx.so").defined
+    assert not [name for name in exported if "twice" in name or name == "level"]
+    assert project.calls((1, 3), (2, 1)) == ["73", "50"]
+
+
 def test_blobs_of_two_libraries_call_each_other(project: Project) -> None:
     project.write({1: "int far(int);\n" + body(1, "far(x) + 1"), 2: "int far(int x) { return x * 100; }\n"}, calls=[1])
     project.build(
