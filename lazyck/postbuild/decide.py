@@ -7,6 +7,7 @@ offering does not do, and a blob would have to be eager, the compiler is asked f
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from lazyck.postbuild import link_rules
@@ -40,6 +41,10 @@ class Given:
     archives: Archives
     early: frozenset[str] = frozenset()  # functions that resolvers (IFUNC) of other files may call
 
+    @cached_property
+    def excluded(self) -> frozenset[CompileCommand]:
+        return link_rules.excluded(self.context.inputs)
+
 
 def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], cudart.CudaRuntime | None]) -> Plan:
     """Return the next step. `runtime_of` tells which GPU runtime blobs share if a link is so."""
@@ -66,8 +71,7 @@ def decide(given: Given, facts: Facts, runtime_of: Callable[[Settled, Demands], 
         return Plan(compile=reasons)
     objects = tuple(made for blob, made in facts.objects.items() if blob not in left_out)
     bound = link_rules.bound(given.context.inputs, together((real, taken)), owned.stubs)
-    excluded = link_rules.excluded(given.context.inputs)
-    unexported = facts.unexported.union(*(p.symbols for p in offers if p.blob in excluded))
+    unexported = facts.unexported.union(*(p.symbols for p in offers if p.blob in given.excluded))
     within = bound | unexported
     shown = tuple(replace(p, private=p.private | (within & {*p.symbols})) if within else p for p in offers)
     hidden_by_options = frozenset[str]().union(*(p.private for p in offers if p.private and _is_hiding(p.blob)))

@@ -6,7 +6,6 @@ that lazyck does not know, the blobs of the link are compiled eagerly.
 """
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
@@ -69,8 +68,7 @@ def wrapping_unseen(inputs: LinkInputs, defined: Iterable[str], library: elf.Sha
 
 def excluded(inputs: LinkInputs) -> frozenset[CompileCommand]:
     """Return the blobs of archives whose symbols the link hides (`--exclude-libs`)."""
-    given = linker_options.values(inputs.linker, "exclude-libs")
-    names = frozenset(name for value in given for name in re.split("[,:]", value))
+    names = linker_options.excluded(inputs.linker)
     hidden = (p for p in inputs.archives if not names.isdisjoint({"ALL", os.path.basename(p)}))
     return frozenset(blob for path in hidden for blob in inputs.records.get(path, ()))
 

@@ -7,6 +7,7 @@ link of a blob repeats (`Role.WORDS`), or something that holds for one library o
 Words after `-z` are listed as `-z=WORD`.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from lazyck.abi import Mode, Role
@@ -149,6 +150,11 @@ def _keyword(item: CommandItem) -> CommandItem:
 def wrapped(items: Sequence[CommandItem]) -> tuple[str, ...]:
     """Return the symbols that `--wrap` names."""
     return values(items, WRAP)
+
+
+def excluded(items: Sequence[CommandItem]) -> frozenset[str]:
+    """Return the names of the archives that `--exclude-libs` gives. `ALL` stands for every one."""
+    return frozenset(name for value in values(items, "exclude-libs") for name in re.split("[,:]", value))
 
 
 def values(items: Sequence[CommandItem], name: str) -> tuple[str, ...]:

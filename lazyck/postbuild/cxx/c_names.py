@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from lazyck.postbuild.cxx.lexer import matching
+from lazyck.postbuild.cxx.lexer import NOT_OF_HEADS, matching
 
 _LINKAGE = re.compile(r'\bextern\s*"C"\s*(\{)?')
-_ATTRIBUTES = re.compile(r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\[\[.*?\]\]")
 _END = re.compile(r"[;{]")
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 # A reference by an address cannot be to a thread's own variable.
@@ -26,7 +25,7 @@ def c_names(text: str, *, is_c: bool) -> frozenset[str]:
     declares or calls. Names of other things may be among them."""
     found: set[str] = set()
     for part in [text] if is_c else _c_parts(text):
-        plain = _ATTRIBUTES.sub(" ", part)
+        plain = NOT_OF_HEADS.sub(" ", part)
         found.update(_CALLED.findall(plain), _VARIABLE.findall(plain))
     return frozenset(found - _WORDS)
 

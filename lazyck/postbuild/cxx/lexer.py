@@ -227,7 +227,7 @@ _TRAP = " __builtin_trap(); "
 _MATTERS = re.compile(r"\b(?:constexpr|consteval|auto|requires|concept|try|catch|asm)\b|=\s*\[")
 _FUNCTION = re.compile(r"\)\s*(?:(?:const|noexcept|override|final|volatile|mutable)\b\s*|&\s*)*$")
 _SCOPE = re.compile(r'\b(?:namespace|class|struct|union)\b|\bextern\s*"')
-_NOT_OF_HEADS = re.compile(
+NOT_OF_HEADS = re.compile(
     r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|alignas\s*\([^()]*\)|\[\[.*?\]\]|^#.*$", re.MULTILINE
 )
 
@@ -250,7 +250,7 @@ def without_bodies(text: str) -> str:
 
     def opens_scope(before: str) -> bool:
         nonlocal head, is_function
-        head = _NOT_OF_HEADS.sub("", before)
+        head = NOT_OF_HEADS.sub("", before)
         is_function = _FUNCTION.search(head) is not None
         return not is_function and _SCOPE.search(head) is not None
 

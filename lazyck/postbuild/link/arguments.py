@@ -130,8 +130,7 @@ class PortableArguments:
     def _hidden_archives(inputs: LinkInputs) -> frozenset[str]:
         """Return the names of archives that the link excludes, if their copies can hide all that
         they have by themselves. `ALL` stands for every archive."""
-        given = linker_options.values(inputs.linker, "exclude-libs")
-        excluded = frozenset(name for value in given for name in re.split("[,:]", value))
+        excluded = linker_options.excluded(inputs.linker)
         # An archive that the driver adds would have to stay excluded, too.
         adds_archives = "ALL" in excluded and any(item.name.startswith("-static") for item in inputs.items)
         is_possible = excluded and not adds_archives and not any(map(elf.has_lto, inputs.archives))

@@ -43,8 +43,8 @@ def find(outputs: Iterable[str], tmp: Path) -> list[Path]:
     for directory in state.library_dirs(tmp) if asked else ():
         with contextlib.suppress(FormatError):  # of another lazyck's build
             st = state.load(directory)
-            early = asked.get(elf.read_shared(directory / st.file_name).soname or st.file_name, frozenset())
-            early &= frozenset(map(plain_name, read_manifest(directory / "manifest").functions)) if early else early
+            lazy = frozenset(map(plain_name, read_manifest(directory / "manifest").functions))
+            early = lazy & asked.get(elf.read_shared(directory / st.file_name).soname or st.file_name, frozenset())
             if early and (directory / RECORD).is_file():
                 names = sorted(early | known(tmp, directory))
                 write_atomic(tmp / _FOUND / directory.name, b"\0".join(map(encode, names)))

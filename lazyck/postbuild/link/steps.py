@@ -58,7 +58,6 @@ class Steps:
         self._program = unit_program(context.options, context.compiler, context.env) if has_units else None
         self._units = HostUnits(context.cache, self._program, context.env)
         self._units.refused |= link_rules.wrapping_launches(context.inputs)
-        self._excluded = link_rules.excluded(context.inputs)
         self._eager = context.directory / "eager"
         shutil.rmtree(self._eager, ignore_errors=True)
         groups = [*(group for group, _ in given.probed.texts), *groups_of(list(filter(can_be, given.probed.eager)))]
@@ -103,7 +102,7 @@ class Steps:
         self._units.refused |= {b: r for b, r in blobs.items() if b in facts.refused}
         made = compile_eagerly(self._context, blobs, self._eager, self._given.probed.keys, self._units)
         for m in made:
-            if m.error is None and m.blob in self._excluded and not elf.open_image(m.object).is_lto:
+            if m.error is None and m.blob in self._given.excluded and not elf.open_image(m.object).is_lto:
                 write_atomic(m.object, elf.open_image(m.object).with_hidden())
         compiled = {m.blob: self._reader.object(str(m.object)) for m in made if m.error is None}
         names = {blob: found or symbols.SymbolNames() for blob, found in compiled.items()}

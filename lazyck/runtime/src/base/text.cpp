@@ -13,6 +13,11 @@
 
 namespace lazyck::rt {
 
+std::string hex(unsigned char byte) {
+    constexpr char k_digits[] = "0123456789abcdef";
+    return {k_digits[byte >> 4], k_digits[byte & 15]};
+}
+
 namespace {
 
 constexpr std::size_t k_longest_file_name = 160;
@@ -49,11 +54,6 @@ bool is_control(std::string_view text, std::size_t length) {
     if (length != 3 || byte(0) != 0xe2) return false;
     return (byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae) ||
            (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
-}
-
-std::string hex(unsigned char byte) {
-    constexpr char k_digits[] = "0123456789abcdef";
-    return {k_digits[byte >> 4], k_digits[byte & 15]};
 }
 
 std::string escaped(std::string_view text, bool keeps_lines) {

@@ -25,6 +25,8 @@ std::string without_blanks(const std::string& text);
 
 // Returns `text` with its ASCII letters in lower case.
 std::string lower(std::string_view text);
+// Returns two digits.
+std::string hex(unsigned char byte);
 
 // Returns a readable part of a file name for any text. Letters, digits and "._+-" are kept. A
 // changed or long text gets a hash.

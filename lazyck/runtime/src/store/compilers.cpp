@@ -96,12 +96,6 @@ std::string number_of_gcc(const Strings& lines) {
     return "";
 }
 
-std::string hex_of(std::string_view bytes) {
-    std::string hex;
-    for (const unsigned char byte : bytes) hex += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
-    return hex;
-}
-
 // Returns the build id of an open ELF file of 64 bits, or an empty string (`_build_id` in
 // identity.py). Reads little of the file: compilers have tens of megabytes.
 std::string build_id_of(int fd) {
@@ -116,13 +110,15 @@ std::string build_id_of(int fd) {
     std::vector<Elf64_Shdr> sections(rows.size() / sizeof(Elf64_Shdr));
     if (header.e_shstrndx >= sections.size()) return "";
     std::memcpy(sections.data(), rows.data(), sections.size() * sizeof(Elf64_Shdr));
+    std::string id;
     const Elf64_Shdr& texts = sections[header.e_shstrndx];
     const std::string names = at(texts.sh_offset, texts.sh_size);
     for (const Elf64_Shdr& section : sections) {
-        if (section.sh_name < names.size() && std::strcmp(names.c_str() + section.sh_name, k_build_id) == 0)
-            return hex_of(at(section.sh_offset, section.sh_size));
+        if (section.sh_name >= names.size() || std::strcmp(names.c_str() + section.sh_name, k_build_id) != 0) continue;
+        for (const char byte : at(section.sh_offset, section.sh_size)) id += hex(static_cast<unsigned char>(byte));
+        break;
     }
-    return "";
+    return id;
 }
 
 // Returns what tells a file of a compiler from others, wherever it is (`mark_of` in identity.py).
