@@ -60,6 +60,12 @@ def test_options_in_variables_count(fake: Project) -> None:
     assert fake.compile("k.o").call.env == (("NVCC_APPEND_FLAGS", "-O3"),)
 
 
+@pytest.mark.parametrize("word", ["-P", "-C", "-CC", "--comments", "--comments-in-macros", "--no-line-commands"])
+def test_options_that_change_preprocessed_text_are_not_deferred(fake: Project, word: str) -> None:
+    fake.ok("hipcc", word, "-c", "blob/k.cpp", "-o", "k.o")
+    assert fake.last.reason == "unsupported-option"
+
+
 def test_options_files_are_read_as_nvcc_reads_them(fake: Project) -> None:
     # nvcc 12.4 and 13.0 show by --dryrun that ' is a character like any other, and that an escaped
     # " or backslash disappears.

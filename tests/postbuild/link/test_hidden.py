@@ -45,6 +45,31 @@ def test_a_specialization_is_exported_as_it_is_ahead_of_time(project: Project, i
     assert project.call(1, 3) == "6"
 
 
+def test_nothing_takes_the_place_of_what_options_make_protected(project: Project) -> None:
+    """Neither for another blob nor for the library itself."""
+    bodies = {1: "int mine(int);\n" + body(1, "mine(x) + 1"), 2: "int mine(int x) { return x * 2; }\n"}
+    project.write(bodies, calls=[1], more='int mine(int);\nextern "C" int own(int x) { return mine(x); }\n')
+    main = 'extern "C" { int run(int, int); int own(int); int printf(const char*, ...); }\n'
+    main += 'int mine(int) { return 9000; }\nint main() { printf("%d %d", run(1, 3), own(3)); }\n'
+    project.file("main.cc", main)
+    build = f"{SHARED}; c++ -rdynamic main.cc -o main -L. -lx -Wl,-rpath,$PWD"
+    project.build(build, FLAGS + " -fvisibility=protected")
+    assert "2 lazy with 2 symbols" in project.report, project.report
+    assert subprocess.run([project.where / "main"], capture_output=True, text=True).stdout == "7 6"
+
+
+def test_what_a_header_instantiates_elsewhere_does_not_show_what_is_hidden_here(project: Project) -> None:
+    """The probe asks for the addresses of what `extern template` declares."""
+    far = "template <class T> T far(T x) { return x; }\nextern template int far<int>(int);\n"
+    project.file("far.hpp", f"#ifndef FAR\n#define FAR\n{far}#endif\n")
+    hidden = "template <class T> T near(T x) { return x; }\n"
+    hidden += 'template __attribute__((visibility("hidden"))) int near<int>(int);\n'
+    blob = f'#include "far.hpp"\ntemplate int far<int>(int);\n{hidden}'
+    project.write({1: blob + body(1, "far(x) + near(x)")}).build(SHARED, cxx="g++")
+    assert "_Z4nearIiET_S0_" not in elf.read_shared(project.where / "libx.so").defined
+    assert project.call(1, 3) == "6"
+
+
 def test_what_an_excluded_archive_defines_stays_in_the_library(project: Project) -> None:
     """Of its three blobs one is eager, for its data."""
     bodies = {
