@@ -27,7 +27,7 @@ WITHIN_RANK = {("runtime", "units"), ("terminal", "proc")}
 
 
 # The rooms of the runtime's sources. Beside them are only the headers for programs.
-ROOMS = ("base", "machine", "platform", "bundle", "history", "cache", "compile", "store", "library", "entrance")
+ROOMS = ("machine", "base", "platform", "bundle", "history", "cache", "compile", "store", "library", "entrance")
 SOURCES = PACKAGE / "runtime" / "src"
 
 
