@@ -6,8 +6,8 @@ that lazyck does not know, the blobs of the link are compiled eagerly.
 """
 
 import os
-from collections.abc import Iterable, Mapping
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
 
 from lazyck.abi import Role
 from lazyck.postbuild.objects import elf
@@ -18,6 +18,7 @@ from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains import linker_options
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
+from lazyck.toolchains.linker_options import LinkerItem
 
 # It says nothing in the link of a program, whose own definitions come first in any case.
 _OF_LIBRARIES = "dynamic-list"
@@ -28,16 +29,15 @@ def unrepeated(inputs: LinkInputs) -> Reason | None:
     if inputs.scripts:
         return Reason(ReasonKind.LINKER_SCRIPT, inputs.scripts[0])
     for item in inputs.items:
+        words = " ".join(item.words)
         if item.role is Role.UNKNOWN:
-            return Reason(ReasonKind.UNKNOWN_LINK_OPTION, item.words[0])
-    for item in inputs.linker:
-        if item.role is Role.UNKNOWN:
-            return Reason(ReasonKind.UNKNOWN_LINK_OPTION, " ".join(item.words))
-        if item.role is Role.REFUSE and (inputs.shared or item.name.lstrip("-") != _OF_LIBRARIES):
-            return Reason(ReasonKind.LINK_OPTION, " ".join(item.words))
+            return Reason(ReasonKind.UNKNOWN_LINK_OPTION, words)
+        is_refused = isinstance(item, LinkerItem) and item.role is Role.REFUSE
+        if is_refused and (inputs.shared or item.name.lstrip("-") != _OF_LIBRARIES):
+            return Reason(ReasonKind.LINK_OPTION, words)
     # Other linkers than GNU's bind unique symbols, too, which then do not pin the library.
     linker = next((w for i in inputs.items for w in i.words if w.startswith("-fuse-ld=")), "-fuse-ld=bfd")
-    if linker != "-fuse-ld=bfd" and any(i.name.lstrip("-") == linker_options.BINDS_ALL for i in inputs.linker):
+    if linker != "-fuse-ld=bfd" and any(i.option == linker_options.BINDS_ALL for i in inputs.linker):
         return Reason(ReasonKind.LINK_OPTION, f"-{linker_options.BINDS_ALL} beside {linker}")
     if linker_options.wrapped(inputs.linker) and any(map(elf.has_lto, (*inputs.objects, *inputs.archives))):
         return Reason(ReasonKind.LINK_OPTION, "--wrap, of which LTO objects decide whether it holds for them")
@@ -76,7 +76,7 @@ def excluded(inputs: LinkInputs) -> frozenset[CompileCommand]:
 def bound(inputs: LinkInputs, names: SymbolNames, stubs: frozenset[str]) -> frozenset[str]:
     """Return those of the `names` of objects, and of `stubs`, that references within
     the library are bound to, whatever the loader finds before (`-Bsymbolic` and its kind)."""
-    options = frozenset(item.name.lstrip("-") for item in inputs.linker) if inputs.shared else frozenset[str]()
+    options = frozenset(item.option for item in inputs.linker) if inputs.shared else frozenset[str]()
     if linker_options.BINDS_ALL in options:
         return names.defined | stubs
     if linker_options.BINDS_FUNCTIONS in options:
@@ -90,9 +90,8 @@ def repeated(inputs: LinkInputs) -> tuple[str, ...]:
     return tuple(word for symbol in symbols for word in ("-Xlinker", f"--wrap={symbol}"))
 
 
-def unwrapped(words: Iterable[str]) -> Mapping[str, str]:
+def unwrapped(words: Sequence[str]) -> Mapping[str, str]:
     """Map the symbols that the words of a link wrap to names by which they are reached in spite of
     that."""
-    values = (w.removeprefix("-Wl,").split(",") if w.startswith("-Wl,") else [w] for w in words if w != "-Xlinker")
-    items = linker_options.split(part for parts in values for part in parts)
+    items = linker_options.split(word for before, word in pairwise(words) if before == "-Xlinker")
     return {symbol: linker_options.WRAPPED + symbol for symbol in linker_options.wrapped(items)}

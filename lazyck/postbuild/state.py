@@ -15,7 +15,7 @@ from typing import Any
 from lazyck.errors import FormatError
 from lazyck.files import write_atomic
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 HERE = "\x01D"  # the library's directory in the tmp dir
 _NEW, _OLD = ".new", ".old"  # beside a directory
 

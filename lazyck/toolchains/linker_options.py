@@ -9,6 +9,7 @@ Words after `-z` are listed as `-z=WORD`.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from lazyck.abi import Mode, Role
 from lazyck.toolchains.options import CommandItem, OptionTable
@@ -68,13 +69,13 @@ _VALUED = (
     "print-symbol-counts debug rosegment-gap plt-align error-handling-script"
 )
 _LETTERS = "-( -) -E -M -N -S -X -g -n -q -s -t -x -EL -V -v"
-_VALUED_LETTERS = "-I -L -R -Y -e -h -l -m -u -y"
+_VALUED_LETTERS = "-I -L -O -R -Y -e -h -l -m -u -y"
 _JOINED_LETTERS = "-L -R -e -h -l -melf -maarch64 -u -y"
 _KEYWORDS = (
     "now lazy relro norelro defs nodefs undefs muldefs combreloc nocombreloc common-page-size max-page-size "
     "separate-code noseparate-code separate-loadable-segments execstack noexecstack execstack-if-needed "
     "stack-size text notext textoff text-unlikely-segment notext-unlikely-segment keep-text-section-prefix "
-    "nokeep-text-section-prefix origin nodelete nodump nodlopen nodefaultlib loadfltr interpose global nocopyreloc "
+    "nokeep-text-section-prefix origin nodelete nodump nodlopen loadfltr interpose global nocopyreloc "
     "pack-relative-relocs nopack-relative-relocs report-relative-reloc ibt ibtplt shstk cet-report force-ibt force-bti "
     "pac-plt bti-report call-nop start-stop-gc nostart-stop-gc start-stop-visibility x86-64-baseline x86-64-v2 "
     "x86-64-v3 x86-64-v4 rel rela rodynamic noreloc-overflow noextern-protected-data"
@@ -93,7 +94,18 @@ _OF_ONE_LIBRARY = (
 _OF_ONE_LIBRARY_VALUED = (
     "dynamic-list defsym filter auxiliary just-symbols script default-script undefined-glob version-exports-section"
 )
-_KEYWORDS_OF_ONE_LIBRARY = "initfirst unique nounique unique-symbol dynamic-undefined-weak nodynamic-undefined-weak"
+# `nodefaultlib` holds for the libraries that the runtime needs, too.
+_KEYWORDS_OF_ONE_LIBRARY = (
+    "nodefaultlib initfirst unique nounique unique-symbol dynamic-undefined-weak nodynamic-undefined-weak"
+)
+
+# These name a file that the link reads.
+_READING = (
+    "version-script dynamic-list export-dynamic-symbol-list symbol-ordering-file call-graph-ordering-file "
+    "section-ordering-file just-symbols retain-symbols-file script default-script T F f R plugin error-handling-script"
+)
+# These name a file that the link writes besides its output.
+_WRITING = "Map dependency-file out-implib reproduce time-trace-file"
 
 E, S, P, F = Mode.EXACT, Mode.SEPARATE, Mode.PREFIX, Mode.FAMILY
 
@@ -138,6 +150,53 @@ def split(words: Iterable[str]) -> list[CommandItem]:
     return [_keyword(item) for item in TABLE.split(list(words))]
 
 
+@dataclass(frozen=True)
+class LinkerItem(CommandItem):
+    """An option or input that the driver of a link hands to the linker as it is."""
+
+    @property
+    def option(self) -> str:
+        """Return the option's name without dashes, or an empty string for an input."""
+        return self.name.lstrip("-")
+
+    @property
+    def reads(self) -> bool:
+        """Return whether the value is the path of a file that the link reads."""
+        return not self.name or self.option in _READING.split()
+
+    @property
+    def writes(self) -> bool:
+        """Return whether the value is the path of a file that the link writes beside its
+        output."""
+        return self.option in _WRITING.split()
+
+
+def of_link(items: Iterable[CommandItem], *, has_lists: bool) -> Iterator[CommandItem]:
+    """Yield the options and inputs of a link command, those for the linker as `LinkerItem`s: each
+    by itself, however the command spreads their words. If it `has_lists`, commas separate words
+    behind `-Xlinker`, too. An option that takes an input of the driver's for its value is
+    unknown."""
+    words: list[str] = []
+    for item in items:
+        if item.role is Role.LINKER:
+            is_list = has_lists or item.name != "-Xlinker"
+            words += filter(None, (item.value or "").split(",")) if is_list else (item.value or "",)
+        elif item.name in ("-T", "-e", "-u", "-z") or item.name.startswith("-soname"):
+            words += item.words
+        else:
+            if not item.name or item.role is Role.LIBRARY:
+                yield from _as_linker_reads(words)
+                words = []
+            yield item
+    yield from _as_linker_reads(words)
+
+
+def _as_linker_reads(words: Sequence[str]) -> Iterator[LinkerItem]:
+    for item in split(words):
+        is_cut = item.value is None and TABLE.takes_next(item.name)
+        yield LinkerItem(item.words, item.name, item.value, Role.UNKNOWN if is_cut else item.role)
+
+
 def _keyword(item: CommandItem) -> CommandItem:
     word = item.words[0]
     keyword = item.value if word == "-z" else word[2:] if word.startswith("-z") and word != "-z" else None
@@ -157,6 +216,6 @@ def excluded(items: Sequence[CommandItem]) -> frozenset[str]:
     return frozenset(name for value in values(items, "exclude-libs") for name in re.split("[,:]", value))
 
 
-def values(items: Sequence[CommandItem], name: str) -> tuple[str, ...]:
-    """Return the values of the option `name`, which is given without dashes."""
-    return tuple(i.value for i in items if i.value and i.name.lstrip("-") == name)
+def values(items: Iterable[CommandItem], *names: str) -> tuple[str, ...]:
+    """Return the values of the options `names`, which are given without dashes."""
+    return tuple(i.value for i in items if i.value and i.name.lstrip("-") in names)

@@ -73,6 +73,10 @@ class OptionTable:
                 items.append(self._joined(word))
         return items
 
+    def takes_next(self, name: str) -> bool:
+        """Return whether the word behind the option `name` is its value."""
+        return name in self._exact and self._exact[name].mode is Mode.SEPARATE
+
     def _take_apart(self, word: str) -> CommandItem:
         name, equals, value = word.partition("=")
         role = Role.UNKNOWN

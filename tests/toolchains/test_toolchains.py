@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from lazyck import abi
-from lazyck.abi import Mode
+from lazyck.abi import Mode, Role
 from lazyck.errors import UsageError
 from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, linker_options, lookup
 from lazyck.toolchains.base import SourceCompile
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
 from lazyck.toolchains.identity import compiler_identity, identity_of
+from lazyck.toolchains.linker_options import LinkerItem
 from lazyck.toolchains.listed import unknown_linker_options, unknown_options
+from lazyck.toolchains.options import CommandItem
 
 CLANG = next((p for n in ("clang++", "clang++-19", "clang++-15") if (p := shutil.which(n))), None)
 
@@ -442,6 +444,41 @@ def test_a_word_for_a_linker_is_known_whole_or_not_at_all() -> None:
         ("-Bsymbolic", "WORDS"), ("", "FLAG"),
     ]  # fmt: skip
     assert linker_options.wrapped(items) == ("f", "g")
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        # Words for one option may stand apart.
+        ("-Wl,-soname -shared -Wl,x.o x.o", ["-shared", "linker -soname=x.o", "x.o"]),
+        ("-Xlinker -Map -Xlinker a,b.map -Wl,c.a,-lm", ["linker -Map=a,b.map", "linker =c.a", "linker -l=m"]),
+        ("-Wl,--whole-archive x.a -Wl,-znow -z defs", [
+            "linker --whole-archive", "x.a", "linker -z now=now", "linker -z defs=defs"]),
+        ("-T x.ld -u f -e main -lm -Wl,-O", ["linker -T=x.ld", "linker -u=f", "linker -e=main", "-l", "UNKNOWN -O"]),
+        # GNU ld takes the next word for the level.
+        ("-Wl,-O,--whole-archive -Wl,-O2 x.a", ["linker -O=--whole-archive", "linker -O2", "x.a"]),
+        ("-Wl,-rpath x.o", ["UNKNOWN -rpath", "x.o"]),
+    ],
+)  # fmt: skip
+def test_the_words_for_a_linker_are_read_as_the_linker_reads_them(command: str, expected: list[str]) -> None:
+    def shown(item: CommandItem) -> str:
+        if not isinstance(item, LinkerItem):
+            return item.name or item.words[0]
+        is_known = item.role is not Role.UNKNOWN
+        return ("linker " if is_known else "UNKNOWN ") + item.name + (f"={item.value}" if item.value else "")
+
+    items = linker_options.of_link(HOST.table.split(command.split()), has_lists=False)
+    assert list(map(shown, items)) == expected
+
+
+@pytest.mark.parametrize("lead", ["-Xlinker ", "-Xlinker=", "--linker-options ", "--linker-options="])
+def test_nvcc_takes_lists_of_words_for_the_linker(lead: str) -> None:
+    given = CUDA.table.split(f"{lead}-z,now,-Map=a.map,--dependency-file,l.d x.o".split())
+    items = list(linker_options.of_link(given, has_lists=True))
+    assert [(i.name, i.value) for i in items] == [
+        ("-z now", "now"), ("-Map", "a.map"), ("--dependency-file", "l.d"), ("", "x.o"),
+    ]  # fmt: skip
+    assert [isinstance(i, LinkerItem) and i.writes for i in items] == [False, True, True, False]
 
 
 # -- identity and look-up --------------------------------------------------------------------------

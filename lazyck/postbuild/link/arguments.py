@@ -21,14 +21,15 @@ from lazyck.errors import FormatError
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import state
 from lazyck.postbuild.facts import Demands
-from lazyck.postbuild.link import outputs, version_script
+from lazyck.postbuild.link import version_script
 from lazyck.postbuild.link.relink import RUNTIME
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import elf
-from lazyck.postbuild.objects.inputs import LinkInputs, files_of, has_c_blobs, library_directories
+from lazyck.postbuild.objects.inputs import LinkInputs, files_of, has_c_blobs, is_library, library_directories
 from lazyck.postbuild.objects.reveal import offer
 from lazyck.toolchains import linker_options, lookup
 from lazyck.toolchains.command import CompileCommand, Invocation
+from lazyck.toolchains.linker_options import LinkerItem
 from lazyck.toolchains.options import CommandItem
 
 
@@ -55,15 +56,13 @@ def link_words(
     for i, item in enumerate(inputs.items):
         if i == inputs.first:  # also before an archive, since eager blobs may need other members of it
             words += mine
-        if i in inputs.deferred or item.role is Role.OUTPUT:
+        if i in inputs.deferred:
             continue
-        if i in inputs.found:
-            words += keeper.archive(inputs.found[i], item)
-            continue
-        own = [keeper.copy(item.words[0])] if i in inputs.kept else keeper.item(item)
+        own = keeper.archive(inputs.found[i], item) if i in inputs.found else keeper.item(i, item)
         if demands and _brings_kept(inputs, i, demands):
-            own = _keeping(f"-l{item.value}" if item.role is Role.LIBRARY else own[0])
-        words += own
+            words += _keeping(f"-l{item.value}" if is_library(item) else own[0])
+        else:
+            words += _to_linker(*own) if isinstance(item, LinkerItem) else own
     words += ["-o", output]
     if demands is not None:
         # `-Xlinker` is the one spelling that all drivers know.
@@ -97,7 +96,7 @@ def _brings_kept(inputs: LinkInputs, index: int, demands: Demands) -> bool:
     and blobs in C get it only from here."""
     item = inputs.items[index]
     is_kept = any(i == index and path in demands.kept for i, path in inputs.libraries)
-    return item.role is not Role.LINKER and (is_kept or (item.role is Role.LIBRARY and item.value == "m"))
+    return is_kept or (is_library(item) and item.value == "m")
 
 
 def _keeping(*libraries: str) -> list[str]:
@@ -107,7 +106,6 @@ def _keeping(*libraries: str) -> list[str]:
 
 # What version scripts must let pass.
 _PASSING = f"{abi.PRIVATE_LEAD}*"
-_EXCLUDE = ("--exclude-libs", "-exclude-libs")
 
 
 class PortableArguments:
@@ -120,11 +118,9 @@ class PortableArguments:
         self.originals: dict[str, str] = {}  # the word of a copy → the name that the project's command has for it
         self._objects = context.directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
-        inputs = context.inputs
+        inputs = self._inputs = context.inputs
         self._scripts = {self._link.call.path(name) for name in linker_options.values(inputs.linker, "version-script")}
-        self._archives = inputs.archives
         self._excluded = self._hidden_archives(inputs) if self._offered else frozenset[str]()
-        self._excludes = False  # whether the next word says which archives are excluded
 
     @staticmethod
     def _hidden_archives(inputs: LinkInputs) -> frozenset[str]:
@@ -171,54 +167,37 @@ class PortableArguments:
     def archive(self, path: str, item: CommandItem) -> list[str]:
         """Return the words for an `item` that is `-l` of the archive at `path`."""
         word = self.copy(path)
-        return [word] if word.startswith(f"{state.HERE}/objects/shown-") else self.item(item)
+        return [word] if word.startswith(f"{state.HERE}/objects/shown-") else list(item.words)
 
-    def item(self, item: CommandItem) -> list[str]:
-        """Return the words of an option, or of an input that is neither object nor archive."""
-        if not item.name:  # a library, a script, or nothing that exists
-            path = self._link.call.path(item.words[0])
-            return [self.paths.real(path) if os.path.exists(path) else item.words[0]]
-        if item.value is None:
+    def item(self, index: int, item: CommandItem) -> list[str]:
+        """Return the words of an item of the link that stays. For a linker's, these are the
+        linker's words. There are none for the outputs."""
+        value = item.value
+        if index in self._inputs.kept:
+            return [self.copy(value or "")]
+        if item.role is Role.OUTPUT or (isinstance(item, LinkerItem) and item.writes):
+            return []
+        if value is None:
             return list(item.words)
-        if item.role is Role.LINKER:
-            parts = [self._exclusion(part, is_split=item.name != "-Xlinker") for part in item.value.split(",")]
-            value = ",".join(self.linker_part(part) for part in parts if part)
-            if not value:
-                return []
-        elif item.role is Role.LIBRARY_DIR:
-            value = self.paths.real(self._link.call.path(item.value))
-        elif item.name in ("-T", "--script"):
-            value = self.linker_part(item.value)
-        else:
-            value = self.paths.real(item.value) if item.value.startswith("/") else item.value
-        return item.with_value(value)
+        if isinstance(item, LinkerItem) and item.option == "exclude-libs":
+            return self._exclusion(item, value)
+        path = self._link.call.path(value)
+        if isinstance(item, LinkerItem) and item.name and item.reads and os.path.isfile(path):
+            return item.with_value(self.copy(value))
+        is_directory = item.role is Role.LIBRARY_DIR or item.name.lstrip("-") in ("L", "library-path", "rpath-link")
+        # A library, a script, or nothing that exists, if it has no name.
+        if is_directory or value.startswith("/") or (not item.name and os.path.exists(path)):
+            return item.with_value(self.paths.real(path))
+        return list(item.words)
 
-    def _exclusion(self, part: str, *, is_split: bool) -> str:
-        """Return a word for the linker so that it excludes the copies of archives, too, if the
-        driver splits words. Return an empty string if these copies hide all by themselves."""
-        name, equals, value = part.partition("=")
-        is_value, self._excludes = self._excludes, not equals and part in _EXCLUDE
-        if not is_value and name not in _EXCLUDE:
-            return part
+    def _exclusion(self, item: LinkerItem, names: str) -> list[str]:
+        """Return the words that exclude the copies of archives, too. There are none if these copies
+        hide all by themselves."""
         if self._excluded:
-            return ""
-        if not is_split or not (is_value or equals):
-            return part
-        named = part if is_value else value
-        lead = f"{name}=" if equals else f"{_EXCLUDE[0]},"
-        copies = (self._copy_name(path) for path in self._archives if os.path.basename(path) in re.split("[,:]", named))
-        return ",".join([part, *(f"{lead}{copy}" for copy in copies)])
-
-    def linker_part(self, part: str) -> str:
-        """Return one of the parts of a word for the linker, independent of the build."""
-        lead, equals, value = part.partition("=")
-        if not equals:
-            lead, value = "", part
-        path = self._link.call.path(value) if value else ""
-        if value and not value.startswith("-") and os.path.isfile(path):
-            is_library = ".so" in os.path.basename(path) and path not in self._scripts
-            return f"{lead}{equals}{self.paths.real(path) if is_library else self.copy(value)}"
-        return f"{lead}{equals}{self.paths.real(value) if value.startswith('/') else value}"
+            return []
+        named = re.split("[,:]", names)
+        copies = (self._copy_name(path) for path in self._inputs.archives if os.path.basename(path) in named)
+        return [*item.words, *(f"--{item.option}={copy}" for copy in copies)]
 
 
 AHEAD_VERSION = 4
@@ -251,16 +230,8 @@ class _Writer:
 
     def words(self, index: int, item: CommandItem) -> list[str]:
         held = [path for path in files_of(item, self._link, self._directories) if path in self._inputs.records]
-        if not held:
-            return [self._keeper.copy(item.words[0])] if index in self._inputs.kept else self._keeper.item(item)
-        if item.role is not Role.LINKER:
-            return self._real(held[0], is_empty=index in self._inputs.deferred)
-        words = []
-        for part in (item.value or "").split(","):
-            path = self._link.call.path(part)
-            real = self._real(path, is_empty=False) if path in held else [self._keeper.linker_part(part)]
-            words += _to_linker(*real)
-        return words
+        own = self._real(held[0], is_empty=index in self._inputs.deferred) if held else self._keeper.item(index, item)
+        return _to_linker(*own) if isinstance(item, LinkerItem) else own
 
     def _real(self, path: str, *, is_empty: bool) -> list[str]:
         """Return the words for a file with records. One that `is_empty` otherwise is left out."""
@@ -283,8 +254,8 @@ def ahead_link(context: LinkContext, eager: Mapping[str, str], kept: tuple[str, 
     words = [context.paths.real(w) for w in link.call.argv[: link.call.prefix]]
     words += [f"{state.HERE}/deferred.o"] if inputs.stays else []  # as in the lazy link
     for index, item in enumerate(inputs.items):
-        words += writer.words(index, item) if item.role is not Role.OUTPUT else []
-    words = [*outputs.without(words), "-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
+        words += writer.words(index, item)
+    words += ["-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
     blobs, copies = tuple(writer.blobs), tuple(writer.copies)
     libraries = tuple(path for _, path in inputs.libraries)
     return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared, libraries, kept)

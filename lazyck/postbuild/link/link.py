@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lazyck import waiting
-from lazyck.abi import Role
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import link_rules, state, summary
 from lazyck.postbuild.archives import Archives
@@ -29,7 +28,7 @@ from lazyck.postbuild.link.steps import Steps
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, symbols
-from lazyck.postbuild.objects.inputs import LinkInputs, library_name, read_inputs
+from lazyck.postbuild.objects.inputs import LinkInputs, is_library, library_name, read_inputs
 from lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, probe
 from lazyck.postbuild.probe_cache import PROBE_CACHE, ProbeCache
 from lazyck.postbuild.reasons import Reason, ReasonKind, of_pair, sentence
@@ -38,6 +37,7 @@ from lazyck.settings.environment import runtime_source
 from lazyck.toolchains import HOST, by_name
 from lazyck.toolchains.command import LinkCommand
 from lazyck.toolchains.gpu_runtimes import of_toolchain
+from lazyck.toolchains.linker_options import LinkerItem
 
 # These options make clang a cross compiler. The runtime is compiled with them too.
 _CHOOSE_TARGET = frozenset({"-target", "--target", "--sysroot", "--gcc-toolchain", "--gcc-install-dir"})
@@ -77,11 +77,12 @@ def link_lazily(
     end. If this link fails, the library of the last build therefore still finds its bundle.
     """
     clock = Clock(os.path.basename(link.output))
-    inputs = read_inputs(link, by_name(link.call.toolchain).table)
     final = library_dir(link, options)
+    directory = state.staging(final)
+    inputs = read_inputs(link, by_name(link.call.toolchain).table)
     compiler = runtime_compiler(link, inputs, env)
     cache = ProbeCache(options.tmp / PROBE_CACHE)
-    context = LinkContext(link, inputs, options, env, final, state.staging(final), compiler, cache, say)
+    context = LinkContext(link, inputs, options, env, final, directory, compiler, cache, say)
     reader = symbols.SymbolReader(link.call.argv[: link.call.prefix], link.call.cwd, env)
     with clock.step("probe"), runtime_meanwhile(context):
         found = symbols.read_symbols(inputs, reader)
@@ -166,7 +167,7 @@ def probe_blobs(context: LinkContext, found: symbols.LinkSymbols) -> ProbeResult
     blobs, or if it is not known what real objects need."""
     inputs, options = context.inputs, context.options
     reason = link_rules.unrepeated(inputs)
-    names = {item.name or item.words[0] for item in inputs.items}
+    names = {item.name or item.words[0] for item in inputs.items if not isinstance(item, LinkerItem)}
     if names & {"-static", "--static", "-static-pie"} and not inputs.shared:
         reason = Reason(ReasonKind.STATIC)
     elif lacks_defaults(inputs, names):
@@ -187,7 +188,7 @@ def probe_blobs(context: LinkContext, found: symbols.LinkSymbols) -> ProbeResult
 def lacks_defaults(inputs: LinkInputs, names: Set[str]) -> bool:
     """Return whether options among `names` leave out libraries or start files that the runtime
     needs, and the command does not name them itself, as libtool's commands for C++ do."""
-    named = {item.value for item in inputs.items if item.role is Role.LIBRARY}
+    named = {item.value for item in inputs.items if is_library(item)}
     libraries: set[str] = set()
     if names & {"-nostdlib", "-nodefaultlibs"}:
         libraries = {"stdc++", "gcc_s", "c"}

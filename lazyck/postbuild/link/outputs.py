@@ -2,63 +2,12 @@
 for make and ninja that name all files that were read (`--dependency-file`, as CMake 3.29 says)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lazyck.files import write_atomic
 
-_NAMES = frozenset({"Map", "dependency-file", "out-implib", "reproduce", "time-trace-file"})
-_RULES = "dependency-file"
-_TO_LINKER = re.compile(r"(-Xlinker|--linker-options)(?:=(.*))?", re.DOTALL)
-_LIST = re.compile(r"(?:^|,)-")
 _NAME = re.compile(r"(?:\\.|[^\s\\])+")
-
-
-def without(words: Sequence[str]) -> list[str]:
-    """Return the words of a link without those that have it write more than the library."""
-    found: list[str] = []
-    before = ""
-    for lead, parts in _taken_apart(words):
-        kept = []
-        for part in parts:
-            if not _names_output(part, before) and _plain(part) not in _NAMES:
-                kept.append(part)
-            before = part
-        if kept or not parts:
-            found += [*lead[:-1], lead[-1] + ",".join(kept)]
-    return found
-
-
-def rules_file(words: Sequence[str]) -> str:
-    """Return the file for rules that the words of a link name, or an empty string."""
-    name = ""
-    for before, part in pairwise(["", *(part for _, parts in _taken_apart(words) for part in parts)]):
-        lead, equals, value = part.partition("=")
-        if _names_output(part, before) and _plain(lead if equals else before) == _RULES:
-            name = value if equals else part
-    return name
-
-
-def _taken_apart(words: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the words of a link with their options for the linker: the words without the last one's
-    end, and the options that stand there. There are none in other words."""
-    following = iter(words)
-    for word in following:
-        if word.startswith("-Wl,"):
-            yield ["-Wl,"], word.split(",")[1:]
-        elif m := _TO_LINKER.fullmatch(word):
-            lead, value = ([word, ""], next(following, "")) if m[2] is None else ([f"{m[1]}="], m[2])
-            # nvcc takes a list here. For other drivers a comma is a part of the one option.
-            yield lead, value.split(",") if _LIST.search(value) else [value]
-        else:
-            yield [word], []
-
-
-def _names_output(part: str, before: str) -> bool:
-    """Return whether `part` of a linker's options, behind `before`, names an output file."""
-    lead, equals, _ = part.partition("=")
-    return _plain(lead) in _NAMES if equals else "=" not in before and _plain(before) in _NAMES
 
 
 def adapt_rules(path: Path, library: Path, output: str, names: Mapping[str, str], own: Sequence[str]) -> None:
@@ -92,7 +41,3 @@ def _adapted(line: str, library: Path, output: str, names: Mapping[str, str], ow
         return None if any(file == place or file.startswith(f"{place}/") for place in own) else line
     indent = line[: len(line) - len(line.lstrip())]
     return indent + known.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ") + end
-
-
-def _plain(option: str) -> str:
-    return option.lstrip("-") if option.startswith("-") else ""

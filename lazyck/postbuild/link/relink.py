@@ -22,6 +22,8 @@ from lazyck.postbuild.objects.embedded import read_manifest
 from lazyck.postbuild.state import HERE, LinkState, library_dirs, load, resolve
 from lazyck.runtime.builder import OBJECTS, compile_objects
 from lazyck.settings.environment import tools_dir
+from lazyck.toolchains import linker_options
+from lazyck.toolchains.options import CommandItem
 
 RUNTIME = "\x01X"  # a word of a link command that stands for all runtime objects
 RESPONSE_FILE_ABOVE = 96 * 1024  # bytes of argv: a single exec may carry 128 KiB in one word and 2 MiB in all
@@ -89,15 +91,16 @@ def relink(
     cwd: Path,
     env: Mapping[str, str],
     originals: Mapping[str, str] | None = None,
+    more: Sequence[CommandItem] = (),
 ) -> proc.Result:
     """Run the link command of `state` in `cwd`, into the library's directory. Return the result.
 
     Inside the project's build, `originals` gives the project's names of kept copies, so that the
-    linker says what it would say without lazyck. The linker then also writes the other files that
-    the project asks for. Raises `LinkError` there, else `CommandError`.
+    linker says what it would say without lazyck. By the options `more`, it then also writes the
+    other files that the project asks for. Raises `LinkError` there, else `CommandError`.
     """
-    words = outputs.without(state.words) if originals is None else state.words
-    rules = outputs.rules_file(words)
+    words = [*state.words, *(part for item in more for word in item.words for part in ("-Xlinker", word))]
+    rules = next(iter(linker_options.values(more, "dependency-file")), "")
     if originals:
         words = [_COPY.sub(lambda m: originals.get(m[0], m[0]), w) for w in words]
     called = apart_from_wrapping(objects, words, directory)
@@ -113,16 +116,22 @@ def relink(
         return proc.check(what, argv, cwd=cwd, env=link_env)
     result = proc.run(argv, cwd=cwd, env=link_env)
     if result.status != 0 or not (directory / state.file_name).is_file():
-        shown = directory / "link.failed"
-        write_atomic(shown, os.fsencode(shlex.join(argv) + "\n"))
-        repeat(result)
-        raise LinkError(what, result.status, str(shown))
+        raise failed(what, argv, result, directory)
     if rules and (cwd / rules).is_file():
         names = {resolve(word, directory): name for word, name in originals.items()}
         output = os.path.relpath(output_path(state, directory), cwd)
         own = [str(directory), *map(str, objects)]
         outputs.adapt_rules(cwd / rules, directory / state.file_name, output, names, own)
     return result
+
+
+def failed(what: str, argv: Sequence[str], result: proc.Result, directory: Path) -> LinkError:
+    """Return the error that a command of the project's link has ended so, and repeat what it
+    said."""
+    shown = directory / "link.failed"
+    write_atomic(shown, os.fsencode(shlex.join(argv) + "\n"))
+    repeat(result)
+    return LinkError(what, result.status, str(shown))
 
 
 def repeat(result: proc.Result) -> None:

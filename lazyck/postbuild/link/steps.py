@@ -291,4 +291,5 @@ def link_once(context: LinkContext, plan: Plan, settled: Settled, wrapped: Seque
         keeps_root=bool(options.root),
         beside=options.beside,
     )
-    return Linked(plan, st, relink.relink(st, directory, objects, Path(link.call.cwd), context.env, originals))
+    more = [item for item in context.inputs.linker if item.writes]
+    return Linked(plan, st, relink.relink(st, directory, objects, Path(link.call.cwd), context.env, originals, more))

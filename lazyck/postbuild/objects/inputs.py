@@ -2,16 +2,16 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 from typing import TypeVar
 
 from lazyck.abi import Role
 from lazyck.postbuild.objects import elf, linker_script
 from lazyck.toolchains import answers, linker_options, lookup
 from lazyck.toolchains.command import CompileCommand, LinkCommand
+from lazyck.toolchains.linker_options import LinkerItem
 from lazyck.toolchains.options import CommandItem, OptionTable
 
 _SOURCE = re.compile(r"\.(c|C|cc|CC|cp|cpp|CPP|cxx|c\+\+|cu|hip|ii?|mm?|s|S|sx|f|F|f90|F90|ll|ptx)")
@@ -25,10 +25,10 @@ class LinkInputs:
     `objects` and `archives` are the paths of all real ones, including those that options name
     (`-lx`, `-Wl,--whole-archive,libx.a`). `blobs` are those of deferred objects and of deferred
     members of archives, in link order. Each compile occurs once, however often its object is named.
-    `stays` are the files by which some blobs stay in the link: archives, joined objects, and
-    objects among the words of options. `optional` are the blobs that the link takes only if
-    something needs them. Each is a member of an archive by itself, and stands nowhere else. There
-    are none if the link takes inputs that lazyck cannot read, such as a source.
+    `stays` are the files by which some blobs stay in the link: archives and joined objects.
+    `optional` are the blobs that the link takes only if something needs them. Each is a member of
+    an archive by itself, and stands nowhere else. There are none if the link takes inputs that
+    lazyck cannot read.
     """
 
     items: tuple[CommandItem, ...]  # options and inputs
@@ -47,7 +47,7 @@ class LinkInputs:
     optional: frozenset[CompileCommand] = frozenset()
     whole: frozenset[str] = frozenset()  # the archives of which the link takes all members
     wanted: frozenset[str] = frozenset()  # the symbols that its options ask for
-    linker: tuple[CommandItem, ...] = ()  # the options for the linker itself
+    linker: tuple[LinkerItem, ...] = ()  # those of `items` that are for the linker itself
     scripts: tuple[str, ...] = ()  # linker scripts that do more than name inputs
     found: Mapping[int, str] = field(default_factory=dict)  # the archives that `-l` found, by the item's index
     by_scripts: frozenset[str] = frozenset()  # the files that linker scripts name
@@ -55,15 +55,15 @@ class LinkInputs:
 
 @dataclass
 class _Span:
-    """Tracks how the linker takes the inputs that follow the words for the linker read so far."""
+    """Tracks how the linker takes the inputs that follow the options read so far."""
 
     whole: bool = False  # all members of archives
     is_lib: bool = False  # objects as if they were members of one archive
     static: bool = False  # archives rather than shared libraries
     outer: list[tuple[bool, bool]] = field(default_factory=list)
 
-    def read(self, word: str) -> None:
-        option = word.lstrip("-") if word.startswith("-") else ""
+    def read(self, item: CommandItem) -> None:
+        option = item.name.lstrip("-")
         if option in ("whole-archive", "no-whole-archive"):
             self.whole = option == "whole-archive"
         elif option in ("start-lib", "end-lib"):
@@ -81,9 +81,7 @@ class _Span:
 
 
 _STATIC, _SHARED = frozenset({"Bstatic", "dn", "non_shared"}), frozenset({"Bdynamic", "dy", "call_shared"})
-_SPANS = frozenset({"whole-archive", "no-whole-archive", "start-lib", "end-lib", "push-state", "pop-state"}).union(
-    _STATIC, _SHARED
-)
+_ASKING = ("u", "undefined", "require-defined", "e", "entry", "init", "fini")  # for a symbol
 
 
 @dataclass(frozen=True)
@@ -101,12 +99,13 @@ class _File:
 def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     """Look at every input file of `link`. Raises `FormatError` for a damaged record."""
     given = table.split(link.call.argv[link.call.prefix :])
-    items = tuple(apart_from_names(given))
+    items = tuple(linker_options.of_link(given, has_lists=link.call.tool == "nvcc"))
+    linker = tuple(item for item in items if isinstance(item, LinkerItem))
     directories = library_directories(items, link)
     files: list[_File] = []
     span = _Span()
     for i, item in enumerate(items):
-        span.read(item.value or "" if item.role is Role.LINKER else item.name)
+        span.read(item)
         named = files_of(item, link, directories, is_static=span.static)
         for path in _followed(named, link, directories):
             kind = elf.kind(path)
@@ -116,7 +115,6 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
             is_deferred = image is not None and image.is_deferred
             files.append(_File(i, path, path in named, kind, is_deferred, span.whole, tuple(records), optional))
     inputs = [f for f in files if f.is_named and not items[f.index].name]
-    # Among the words of an option a deferred object may stay, since it is empty.
     deferred = frozenset(f.index for f in inputs if f.is_deferred)
     holding = [f for f in files if f.records]
     firm = {blob for f in holding for blob in f.records if blob not in f.optional}
@@ -124,7 +122,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     return LinkInputs(
         items=items,
         shared=any(item.name in ("-shared", "--shared") for item in items),
-        soname=soname_of(given),
+        soname=next(iter(linker_options.values(linker, "soname", "h")), ""),
         deferred=deferred,
         kept=frozenset(f.index for f in inputs if f.kind in ("archive", "object", "bitcode")) - deferred,
         objects=_unique(f.path for f in files if f.kind in ("object", "bitcode") and not f.is_deferred),
@@ -137,11 +135,9 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         first=next((f.index for f in holding), len(items)),
         optional=frozenset().union(*(f.optional for f in holding if is_readable)) - firm,
         whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
-        wanted=frozenset(wanted_by(given)),
-        linker=tuple(linker_options.split(linker_words(given))),
-        found={
-            f.index: f.path for f in files if f.is_named and f.kind == "archive" and items[f.index].role is Role.LIBRARY
-        },
+        wanted=frozenset({"main", *linker_options.values(linker, *_ASKING)}),
+        linker=linker,
+        found={f.index: f.path for f in files if f.is_named and f.kind == "archive" and is_library(items[f.index])},
         by_scripts=frozenset(f.path for f in files if not f.is_named),
         scripts=_unique(f.path for f in files if f.kind == "other" and _is_script(items[f.index], f.path)),
     )
@@ -151,52 +147,19 @@ def _unique(found: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(found))
 
 
-# These linker options take a name or an output as their value, even if there is a file of that
-# name. An earlier build's `libx.so`, for example, lies where the next one says
-# `-Wl,-soname,libx.so`.
-_NAMED = (
-    "-soname --soname -h -e --entry -u --undefined -init -fini -z -m -y --trace-symbol --defsym -Map --Map "
-    "--dependency-file --out-implib"
-)
-_NAMES = frozenset(_NAMED.split())
-
-
-def apart_from_names(items: Iterable[CommandItem]) -> Iterator[CommandItem]:
-    """Yield `items`, in which words for the linker that cannot be inputs lose that role. Words that
-    say how the linker takes the inputs behind them stand alone."""
-    waiting = False
-    for item in items:
-        if item.role is not Role.LINKER or not item.value:
-            yield item
-            continue
-        groups: list[tuple[str, list[str]]] = []
-        for part in item.value.split(","):
-            is_name = waiting or part.partition("=")[0] in _NAMES
-            waiting = not waiting and part in _NAMES
-            what = "name" if is_name else part if part.lstrip("-") in _SPANS else "input"
-            if not groups or groups[-1][0] != what:
-                groups.append((what, []))
-            groups[-1][1].append(part)
-        for what, parts in groups:
-            value = ",".join(parts)
-            yield CommandItem(
-                tuple(item.with_value(value)), item.name, value, Role.FLAG if what == "name" else item.role
-            )
-
-
 def files_of(item: CommandItem, link: LinkCommand, directories: Sequence[str], *, is_static: bool = False) -> list[str]:
-    """Return the files that an item of a link command names, as absolute paths. If it `is_static`,
-    the linker takes archives only."""
-    value = item.value or ""
-    if item.role is Role.LIBRARY:
-        found = find_library(value, directories, is_static=is_static)
+    """Return the files that an item of a link command names as inputs, as absolute paths. If it
+    `is_static`, the linker takes archives only."""
+    if is_library(item):
+        found = find_library(item.value or "", directories, is_static=is_static)
         return [found] if found else []
-    if item.name and item.role is not Role.LINKER:
-        return []
-    names = value.split(",") if item.role is Role.LINKER else [value]
-    libraries = (find_library(n[2:], directories, is_static=is_static) for n in names if n.startswith("-l"))
-    paths = [link.call.path(name) for name in names if name and not name.startswith("-")]
-    return [path for path in (*paths, *libraries) if path and os.path.isfile(path)]
+    path = link.call.path(item.value) if item.value and not item.name else ""
+    return [path] if os.path.isfile(path) else []
+
+
+def is_library(item: CommandItem) -> bool:
+    """Return whether the item is `-l`, the driver's or the linker's."""
+    return item.role is Role.LIBRARY or (isinstance(item, LinkerItem) and item.option in ("l", "library"))
 
 
 def has_c_blobs(inputs: LinkInputs) -> bool:
@@ -207,8 +170,7 @@ def has_c_blobs(inputs: LinkInputs) -> bool:
 def library_directories(items: Sequence[CommandItem], link: LinkCommand) -> list[str]:
     """Return where `-l` looks: directories of -L, of LIBRARY_PATH, and the compiler's own."""
     given = [item.value for item in items if item.role is Role.LIBRARY_DIR and item.value]
-    to_linker = linker_options.split(linker_words(items))
-    given += [i.value for i in to_linker if i.name.lstrip("-") in ("L", "library-path") and i.value]
+    given += linker_options.values((i for i in items if isinstance(i, LinkerItem)), "L", "library-path")
     given += filter(None, dict(link.call.env).get("LIBRARY_PATH", "").split(":"))
     return [*map(link.call.path, given), *_own_directories(link.call.argv[: link.call.prefix])]
 
@@ -252,9 +214,14 @@ def _named_by(name: str, script: str, link: LinkCommand, directories: Sequence[s
 def _is_script(item: CommandItem, path: str) -> bool:
     """Return whether a file that is no object is a linker script: a driver gives the linker what it
     cannot compile."""
-    if item.role is Role.LIBRARY:
+    if isinstance(item, LinkerItem) or item.role is Role.LIBRARY:
         return True
-    return not item.name and not _SOURCE.fullmatch(os.path.splitext(path)[1])
+    return not item.name and not is_source(path)
+
+
+def is_source(path: str) -> bool:
+    """Return whether a driver compiles a file of this name."""
+    return _SOURCE.fullmatch(os.path.splitext(path)[1]) is not None
 
 
 def find_library(name: str, directories: Sequence[str], *, is_static: bool = False) -> str | None:
@@ -262,45 +229,6 @@ def find_library(name: str, directories: Sequence[str], *, is_static: bool = Fal
     wanted = [name[1:]] if name.startswith(":") else [f"lib{name}.so", f"lib{name}.a"][is_static:]
     candidates = (os.path.join(d, w) for d in directories for w in wanted)
     return next((c for c in candidates if os.path.isfile(c)), None)
-
-
-def linker_words(items: Sequence[CommandItem]) -> list[str]:
-    """Return the words that a driver hands to the linker as they are."""
-    words: list[str] = []
-    for item in items:
-        if item.role is Role.LINKER:
-            words += (item.value or "").split(",")
-        elif item.name.startswith("-soname") or item.name in ("-z", "-T"):
-            words += item.words
-    return words
-
-
-_ASKS = ("-u", "--undefined", "--require-defined", "-e", "--entry", "-init", "-fini")
-
-
-def wanted_by(items: Iterable[CommandItem]) -> Iterator[str]:
-    """Yield the symbols that the options of a link command ask for, and always `main`."""
-    yield "main"
-    words = [w for i in items for w in ((i.value or "").split(",") if i.role is Role.LINKER else i.words)]
-    for word, following in pairwise([*words, ""]):
-        if word in _ASKS:
-            yield following
-        elif word.startswith(tuple(f"{option}=" for option in _ASKS)):
-            yield word.partition("=")[2]
-        elif word.startswith("-u"):
-            yield word[2:]
-
-
-def soname_of(items: Sequence[CommandItem]) -> str:
-    """Return the soname that a link command sets, or an empty string."""
-    it = iter(linker_words(items))
-    for word in it:
-        if word in ("-soname", "--soname", "-h"):
-            return next(it, "")
-        for lead in ("-soname=", "--soname=", "-h"):
-            if word.startswith(lead) and not word.startswith("-hash"):
-                return word[len(lead) :]
-    return ""
 
 
 def library_name(output: str) -> str:

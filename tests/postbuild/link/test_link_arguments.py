@@ -80,7 +80,7 @@ def test_a_lazy_library_is_linked_by_the_project_s_own_words(built: Path, tmp_pa
     )
     assert words[: words.index("-o")] == [
         "/real/home/bin/g++", "-shared", "-O2", f"{HERE}/stubs.o", RUNTIME, eager, a, f"-L{built}", "-L",
-        f"{built}/sub", f"-Wl,--version-script={script}", f"{built}/libs.so",
+        f"{built}/sub", "-Xlinker", f"--version-script={script}", f"{built}/libs.so",
         "-Xlinker", "--push-state", "-Xlinker", "--no-as-needed", "-Xlinker", "-lm", "-Xlinker", "--pop-state",
     ]  # fmt: skip
     tail = words[words.index("-o") :]
@@ -128,7 +128,7 @@ def test_the_ahead_of_time_link_has_an_object_for_each_blob_where_its_file_stood
     )
     a, s = copy_of(built, "a.o"), copy_of(built, "s.o")
     n, of_s, parts = [f"{HERE}/ahead/0.o", f"{HERE}/ahead/1.o"], f"{HERE}/ahead/2.o", f"{HERE}/ahead/0.a"
-    as_part = ["-Wl,-z,now", "-Xlinker", s, "-Xlinker", of_s]
+    as_part = ["-Xlinker", "-z", "-Xlinker", "now", "-Xlinker", s, "-Xlinker", of_s]
     assert list(made.words) == [
         "/real/home/bin/g++", "-shared", a, *n, s, of_s, parts, f"-L{built}", *as_part, *n, f"{built}/libs.so", parts,
         "-o", f"{HERE}/ahead/libx.so",
@@ -200,25 +200,27 @@ def test_inputs_are_kept_as_copies_and_a_thin_archive_as_a_whole_one(built: Path
 
 
 @pytest.mark.parametrize(
-    ("part", "expected"),
+    ("given", "expected"),
     [
-        ("--as-needed", "--as-needed"),
-        (f"-rpath={SHIMS}/lib", "-rpath=/real/home/bin/lib"),
-        (f"{SHIMS}/lib", "/real/home/bin/lib"),
-        ("-rpath=$ORIGIN", "-rpath=$ORIGIN"),
-        ("--retain=", "--retain="),
-        ("", ""),
+        ("-Wl,--as-needed", ["--as-needed"]),
+        (f"-Wl,-rpath={SHIMS}/lib", ["-rpath=/real/home/bin/lib"]),
+        (f"-Wl,-rpath,{SHIMS}/lib", ["-rpath", "/real/home/bin/lib"]),
+        ("-Wl,-rpath=$ORIGIN", ["-rpath=$ORIGIN"]),
+        ("-Wl,--retain=", ["--retain="]),
+        ("-Wl,-L,sub", ["-L", "{built}/sub"]),
+        ("-Wl,--dynamic-list=script.map", ["--dynamic-list={copy}"]),
+        ("-Wl,--dynamic-list,script.map", ["--dynamic-list", "{copy}"]),
+        ("-Wl,-soname,script.map", ["-soname", "script.map"]),
+        ("-Wl,script.map", ["{built}/script.map"]),
+        ("-Wl,libs.so", ["{built}/libs.so"]),
+        ("-Wl,-Map,script.map,--dependency-file=x.d", []),
     ],
 )
-def test_words_for_the_linker_name_real_places(built: Path, tmp_path: Path, part: str, expected: str) -> None:
-    assert PortableArguments(link_context(tmp_path, linking(built), options=OPTIONS)).linker_part(part) == expected
-
-
-def test_files_among_words_for_the_linker_are_kept_and_libraries_are_named(built: Path, tmp_path: Path) -> None:
-    keeper = PortableArguments(link_context(tmp_path, linking(built), options=OPTIONS))
-    assert keeper.linker_part("--dynamic-list=script.map") == f"--dynamic-list={copy_of(built, 'script.map')}"
-    assert keeper.linker_part("script.map") == copy_of(built, "script.map")
-    assert keeper.linker_part("libs.so") == f"{built}/libs.so"
+def test_words_for_the_linker_name_real_places(built: Path, tmp_path: Path, given: str, expected: list[str]) -> None:
+    words, _ = words_of(built, tmp_path, "-shared", given, demands=None)
+    fills = {"built": str(built), "copy": copy_of(built, "script.map")}
+    own = [word for word in words[2 : words.index("-o")] if word != f"{HERE}/stubs.o"]
+    assert own == [word for part in expected for word in ("-Xlinker", part.format(**fills))]
 
 
 # -- what objects are read for ---------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from support import Lazyck
 from support.link_project import SHARED, Project, body
 
-from lazyck.postbuild.link.outputs import adapt_rules, rules_file, without
+from lazyck.postbuild.link.outputs import adapt_rules
 
 LINKERS = [n for n in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{n}")]
 
@@ -57,40 +57,6 @@ def test_the_copy_with_a_suffix_that_a_link_asks_for_is_beside_the_library(lazyc
     project.build(f"{SHARED} -fuse-ld=bfd -Wl,--force-exe-suffix")
     assert "1 lazy with 1 symbol" in project.report, project.report
     assert (tmp_path / "libx.so.exe").read_bytes() == (tmp_path / "libx.so").read_bytes()
-
-
-def test_words_that_name_outputs_are_told_from_others() -> None:
-    words = [
-        "c++",
-        "-Wl,-z,now,-Map,a.map",
-        "-Xlinker",
-        "-Map=b.map",
-        "-Xlinker",
-        "--dependency-file",
-        "-Xlinker",
-        "l.d",
-    ]
-    assert rules_file(words) == "l.d"
-    assert without([*words, "-Xlinker", "-rpath", "-Xlinker", "/x", "Map"]) == [
-        *("c++", "-Wl,-z,now", "-Xlinker", "-rpath", "-Xlinker", "/x", "Map"),
-    ]
-    assert rules_file(["-Wl,--dependency-file=d/x.d,-O1"]) == "d/x.d"
-    assert rules_file(["c++", "link.d", "--dependency-file"]) == ""
-
-
-@pytest.mark.parametrize("lead", [["-Xlinker", ""], ["--linker-options", ""], ["-Xlinker="], ["--linker-options="]])
-def test_nvcc_takes_lists_of_words_for_the_linker(lead: list[str]) -> None:
-    def nvcc(options: str) -> list[str]:
-        return ["nvcc", "-shared", *lead[:-1], lead[-1] + options, "x.o"]
-
-    assert without(nvcc("-Map,a.map")) == ["nvcc", "-shared", "x.o"]
-    assert without(nvcc("-z,now,-Map=a.map,--dependency-file,l.d")) == nvcc("-z,now")
-    assert rules_file(nvcc("-z,now,--dependency-file,l.d")) == rules_file(nvcc("--dependency-file=l.d")) == "l.d"
-    assert without(nvcc("-z")) == nvcc("-z")
-
-
-def test_a_comma_may_be_a_part_of_a_name() -> None:
-    assert without(["c++", "-Xlinker", "-Map", "-Xlinker", "a,b.map", "x.o"]) == ["c++", "x.o"]
 
 
 def test_names_with_special_characters_survive(tmp_path: Path) -> None:
