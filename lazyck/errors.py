@@ -71,12 +71,12 @@ class CommandError(BuildError):
 
 
 class LinkError(BuildError):
-    """The project's link has failed, or has made no file (`-Wl,--help`). The linker has printed
-    why; the build gets its status."""
+    """The project's link has failed, or has made no file (`-Wl,--help`), or a source that it names
+    does not compile. The tools have printed why; the build gets their status."""
 
     def __init__(self, what: str, status: int, command_file: str) -> None:
         ended = f"ended with status {status}" if status else "made no file"
-        super().__init__(f"{what} {ended}; the command, with lazyck's stubs in it: {command_file}")
+        super().__init__(f"{what} {ended}; its command is in {command_file}")
         self.status = status
 
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lazyck import waiting
+from lazyck import proc, waiting
+from lazyck.abi import Role
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import link_rules, state, summary
 from lazyck.postbuild.archives import Archives
@@ -28,7 +29,7 @@ from lazyck.postbuild.link.steps import Steps
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, symbols
-from lazyck.postbuild.objects.inputs import LinkInputs, is_library, library_name, read_inputs
+from lazyck.postbuild.objects.inputs import LinkInputs, is_library, is_source, library_name, read_inputs
 from lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, probe
 from lazyck.postbuild.probe_cache import PROBE_CACHE, ProbeCache
 from lazyck.postbuild.reasons import Reason, ReasonKind, of_pair, sentence
@@ -42,6 +43,9 @@ from lazyck.toolchains.linker_options import LinkerItem
 # These options make clang a cross compiler. The runtime is compiled with them too.
 _CHOOSE_TARGET = frozenset({"-target", "--target", "--sysroot", "--gcc-toolchain", "--gcc-install-dir"})
 
+
+_OF_LINKS = frozenset({Role.OUTPUT, Role.LINKER, Role.LIBRARY, Role.LIBRARY_DIR})
+_OF_COMPILES = frozenset(r for r in Role if r.name.startswith("INCLUDE")) | {*_OF_LINKS, Role.FLAG, Role.STATIC}
 
 _SAID = {
     "probe": "finding out what its blobs define",
@@ -79,6 +83,7 @@ def link_lazily(
     clock = Clock(os.path.basename(link.output))
     final = library_dir(link, options)
     directory = state.staging(final)
+    link = with_objects(link, directory, env)
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
     compiler = runtime_compiler(link, inputs, env)
     cache = ProbeCache(options.tmp / PROBE_CACHE)
@@ -153,6 +158,30 @@ def runtime_meanwhile(context: LinkContext) -> Iterator[None]:
         if context.inputs.blobs and context.options.jobs > 1:
             beside.submit(relink.runtime_objects, context.directory, context.compiler, runtime_source(), context.env)
         yield
+
+
+def with_objects(link: LinkCommand, directory: Path, env: Mapping[str, str]) -> LinkCommand:
+    """Return `link` with an object in place of each source that its command names: what the link
+    takes can then be read. The driver compiles them in `directory`, as it would in the link. One
+    that writes more than the object stays a source. Raises `LinkError`."""
+    call = link.call
+    items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
+    if call.toolchain != HOST.name or any(item.name and item.role not in _OF_COMPILES for item in items):
+        return link
+    options = [w for i in items if i.name and i.role not in _OF_LINKS for w in i.words]
+    words = list(call.argv[: call.prefix])
+    for number, item in enumerate(items):
+        if item.name or not is_source(item.words[0]):
+            words += item.words
+            continue
+        made = str(directory / f"source{number}-{os.path.basename(item.words[0])}.o")
+        argv = [*words[: call.prefix], *options, "-c", item.words[0], "-o", made]
+        result = proc.run(argv, cwd=call.cwd, env=proc.anchored({**env, **dict(call.env)}, call.cwd))
+        if result.status != 0:
+            raise relink.failed(f"compile of {item.words[0]}", argv, result, directory)
+        relink.repeat(result)
+        words.append(made)
+    return replace(link, call=replace(call, argv=tuple(words)))
 
 
 def library_dir(link: LinkCommand, options: BuildOptions) -> Path:

@@ -96,7 +96,7 @@ def test_what_only_the_text_of_a_lazy_blob_tells_is_taken_and_the_rest_is_left_o
         ("-Wl,--undefined=_Z5askedi -Xlinker -u -Xlinker _Z5sparei libparts.a", 2),
         ("-Wl,--no-as-needed libneeds.so libparts.a -Wl,-rpath,$PWD", 2),
         ("libparts.a spare.o", 2),
-        ("again.cpp libparts.a", 0),
+        ("again.cpp libparts.a", 2),
         ("-fuse-ld=lld -Wl,--start-lib asked.o spare.o -Wl,--end-lib libparts.a", 2),
     ],
 )
@@ -137,3 +137,31 @@ def test_what_is_pulled() -> None:
     assert pulled(chain, {"e"}, set()) == {"a", "b", "c", "spare"}
     rivals = parts(one=("f g", ""), two=("f", ""), three=("g h", ""))
     assert pulled(rivals, {"f", "h"}, set()) <= {"one", "three"}
+
+
+def test_a_source_that_the_link_compiles_is_read_as_an_object(lazyck: Lazyck, tmp_path: Path) -> None:
+    (tmp_path / "blob").mkdir()
+    (tmp_path / "main.cpp").write_text(
+        'extern "C" int f(int);\nint main(int n, char**) { return f(n) - 7 - NEEDED; }\n'
+    )
+    (tmp_path / "blob" / "eager.cpp").write_text(
+        "int table = 3;\n" + 'extern "C" int f(int x) { return x + 2 * table; }\n'
+    )
+    # Nothing needs this member, which could not be a second object of the link.
+    (tmp_path / "blob" / "spare.cpp").write_text('extern "C" int f(int) { return 1; }\nint g(int x) { return x; }\n')
+    build = tmp_path / "build.sh"
+    script = "set -e\nfor f in blob/*.cpp; do c++ -c $f -o $(basename $f .cpp).o; done\nar rcs libspare.a spare.o\n"
+    link = "c++ -DNEEDED=0 -o main main.cpp eager.o libspare.a"
+    build.write_text(script + link)
+    command = ("build", "full", "--toolchain", "host", "--", "sh", "build.sh")
+    done = lazyck(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 blob of static libraries is needed by nothing" in done.stderr, done.stderr
+    assert subprocess.run([tmp_path / "main"]).returncode == 0
+    build.write_text(script + link.replace("-DNEEDED=0", ""))
+    done = lazyck(*command, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "NEEDED" in done.stderr
+    shown = re.search(r"compile of main.cpp ended with status 1; its command is in (\S+)", done.stderr)
+    assert shown, done.stderr
+    assert "-c main.cpp" in Path(shown[1]).read_text()
