@@ -8,8 +8,9 @@ from functools import cached_property
 from lazyck.postbuild.cxx.mangled import template_of
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.inputs import LinkInputs
-from lazyck.postbuild.objects.symbols import LinkSymbols, SymbolNames, together
+from lazyck.postbuild.objects.symbols import LinkSymbols, together
 from lazyck.postbuild.probe.probe import ProbeResult
 from lazyck.toolchains.command import CompileCommand
 

@@ -17,8 +17,9 @@ from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, kernels
+from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.reveal import AT_EXIT, private_name
-from lazyck.postbuild.objects.symbols import LinkSymbols, SymbolNames, source_name, together
+from lazyck.postbuild.objects.symbols import LinkSymbols, source_name, together
 from lazyck.postbuild.objects.vtables import of_classes_with
 from lazyck.postbuild.ownership import Ownership, assign
 from lazyck.postbuild.probe.group import Probed

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields
 
 from lazyck.postbuild.eager import EagerObject, HostUnit
 from lazyck.postbuild.objects.cudart import CudaRuntime
+from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.stand_in import StandIn
-from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.reasons import Reason

@@ -11,9 +11,9 @@ from itertools import chain, pairwise
 
 from lazyck.abi import Role
 from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.inputs import LinkInputs
 from lazyck.postbuild.objects.reveal import private_name
-from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains import linker_options
 from lazyck.toolchains.command import CompileCommand

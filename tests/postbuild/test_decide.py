@@ -15,9 +15,9 @@ from lazyck.postbuild.decide import Given, copies_in, decide
 from lazyck.postbuild.eager import EagerObject, HostUnit
 from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
 from lazyck.postbuild.objects.cudart import CudaRuntime
-from lazyck.postbuild.objects.elf import WANTED_HERE
+from lazyck.postbuild.objects.elf import WANTED_HERE, SymbolNames
 from lazyck.postbuild.objects.inputs import LinkInputs
-from lazyck.postbuild.objects.symbols import LinkSymbols, SymbolNames
+from lazyck.postbuild.objects.symbols import LinkSymbols
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.probe.probe import ProbeResult
 from lazyck.postbuild.reasons import Reason, ReasonKind

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, last_name, scopes_of, template_of
-from lazyck.postbuild.objects.elf import open_image
+from lazyck.postbuild.objects.elf import SymbolNames, open_image
 from lazyck.postbuild.objects.reveal import plain_name, private_name
-from lazyck.postbuild.objects.symbols import SymbolNames, parse_nm, together
+from lazyck.postbuild.objects.symbols import parse_nm, together
 from lazyck.postbuild.objects.vtables import class_of, is_member, is_of_class, of_classes_with, with_key_functions
 
 # -- vtables ---------------------------------------------------------------------------------------

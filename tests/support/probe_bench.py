@@ -69,7 +69,7 @@ class Bench:
         stubs."""
         subprocess.run(self.command(source, *flags).call.argv, check=True, cwd=self.at)
         found = elf.read_object(source + ".o")
-        return {f for f in found.functions if found.defined[f] == "GLOBAL" and "__device_stub__" not in f}
+        return {f for f in found.functions & found.strong if "__device_stub__" not in f}
 
 
 def by_stem(result: ProbeResult) -> dict[str, Probed]:

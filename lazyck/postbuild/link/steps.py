@@ -105,7 +105,7 @@ class Steps:
             if m.error is None and m.blob in self._given.excluded and not elf.open_image(m.object).is_lto:
                 write_atomic(m.object, elf.open_image(m.object).with_hidden())
         compiled = {m.blob: self._reader.object(str(m.object)) for m in made if m.error is None}
-        names = {blob: found or symbols.SymbolNames() for blob, found in compiled.items()}
+        names = {blob: found or elf.SymbolNames() for blob, found in compiled.items()}
         return replace(facts, objects={**facts.objects, **{m.blob: m for m in made}}, names={**facts.names, **names})
 
     def _ask(self, blobs: frozenset[CompileCommand], facts: Facts) -> Facts:
@@ -253,7 +253,7 @@ def write(
     return size
 
 
-def wrapped_in(settled: Settled, real: symbols.SymbolNames, runtime: cudart.CudaRuntime | None) -> tuple[str, ...]:
+def wrapped_in(settled: Settled, real: elf.SymbolNames, runtime: cudart.CudaRuntime | None) -> tuple[str, ...]:
     """Return the functions of GPU runtimes that this link wraps. These are the ones that the link
     or its blobs use, if any of its kernels are compiled by themselves."""
     split = [u.blob for u in settled.units] + [p.blob for p in settled.lazy if runtime and can_be(p.blob)]

@@ -88,19 +88,19 @@ class Section(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ObjectSymbols:
-    """Holds what a relocatable object offers and asks for, without local symbols."""
+class SymbolNames:
+    """Holds what a relocatable object, or several, define and ask for, without local symbols."""
 
-    defined: dict[str, str]  # name → its binding: GLOBAL, WEAK or UNIQUE
+    defined: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()
-    functions: frozenset[str] = frozenset()
-    data: frozenset[str] = frozenset()  # objects, TLS, common
-    hidden: frozenset[str] = frozenset()
+    strong: frozenset[str] = frozenset()  # those of `defined` that are neither weak nor merged
+    hidden: frozenset[str] = frozenset()  # those of `defined` that only their library sees; none of LTO's
     asked_for: frozenset[str] = frozenset()  # those of `undefined` that are not only weak
-    has_startup: bool = False  # has code that runs when it is loaded or unloaded
+    functions: frozenset[str] = frozenset()  # those of `defined` that are no data
+    has_startup: bool = False  # has code that runs at load or unload
+    resolved: frozenset[str] = frozenset()  # functions whose code a resolver chooses while the loader relocates (IFUNC)
     is_deferred: bool = False
-    is_lto: bool = False  # if so, the lists may be empty or incomplete
-    resolved: frozenset[str] = frozenset()  # those of `defined` for which a function chooses code (IFUNC)
+    is_lto: bool = False  # if so, the sets of one object may be empty or incomplete
 
 
 @dataclass(frozen=True)
@@ -313,14 +313,14 @@ def machine(path: str | Path) -> str:
     return next((image.machine for image in _images_in(path)), "")
 
 
-def read_object(path: str | Path) -> ObjectSymbols:
-    """Return the symbols of a relocatable object (or of LLVM bitcode, whose lists stay empty)."""
-    return _object_symbols(_read(path), str(path))
+def read_object(path: str | Path) -> SymbolNames:
+    """Return the symbols of a relocatable object (or of LLVM bitcode, whose sets stay empty)."""
+    return _names_in(_read(path), str(path))
 
 
-def read_archive(path: str | Path) -> list[tuple[str, ObjectSymbols]]:
+def read_archive(path: str | Path) -> list[tuple[str, SymbolNames]]:
     """Return (member name, symbols) of each object, in order. Thin archives are followed."""
-    return [(name, _object_symbols(data, f"{path}({name})")) for name, _, data in _objects_in(path)]
+    return [(name, _names_in(data, f"{path}({name})")) for name, _, data in _objects_in(path)]
 
 
 def read_shared(path: str | Path) -> SharedSymbols:
@@ -371,7 +371,7 @@ def read_dependency(path: str) -> SharedSymbols:
 
 def has_lto(path: str | Path) -> bool:
     """Return whether an object, or one in an archive, is one of LTO."""
-    return any(_object_symbols(data, str(path)).is_lto for _, data in members(path))
+    return any(_names_in(data, str(path)).is_lto for _, data in members(path))
 
 
 def read_section(path: str | Path, name: str) -> bytes | None:
@@ -448,7 +448,7 @@ def is_thin(path: str | Path) -> bool:
 def write_archive(path: Path, content: Iterable[tuple[str, bytes]]) -> None:
     """Make a GNU archive of the objects (name, content), with a table of symbols for linkers."""
     members = [(os.path.basename(name), data) for name, data in content]
-    symbols = [[os.fsencode(s) for s in _object_symbols(data, name).defined] for name, data in members]
+    symbols = [sorted(map(os.fsencode, _names_in(data, name).defined)) for name, data in members]
     names = b"".join(os.fsencode(name) + b"/\n" for name, _ in members)
     table = sum(4 + len(s) + 1 for found in symbols for s in found) + 4
     at, name_at = 8 + 60 + _even(table) + 60 + _even(len(names)), 0
@@ -489,24 +489,24 @@ def _read(path: str | Path) -> bytes:
         return f.read()
 
 
-def _object_symbols(data: bytes, where: str) -> ObjectSymbols:
+def _names_in(data: bytes, where: str) -> SymbolNames:
     if data[:4] in _BITCODE:
-        return ObjectSymbols({}, is_lto=True)
+        return SymbolNames(is_lto=True)
     image = ElfImage(data, where)
     every = image.symbols()
     table = [s for s in every if s.name and s.binding != "LOCAL"]
     own = [s for s in table if s.section != _SHN_UNDEF]
-    return ObjectSymbols(
-        defined={s.name: s.binding for s in own},
+    return SymbolNames(
+        defined=frozenset(s.name for s in own),
         undefined=frozenset(s.name for s in table if s.section == _SHN_UNDEF),
-        functions=frozenset(s.name for s in own if s.type in ("FUNC", "IFUNC")),
-        data=frozenset(s.name for s in own if s.type in ("OBJECT", "TLS", "COMMON")),
+        strong=frozenset(s.name for s in own if s.binding == "GLOBAL"),
         hidden=frozenset(s.name for s in own if s.hidden),
         asked_for=frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.binding != "WEAK"),
+        functions=frozenset(s.name for s in own if s.type in ("FUNC", "IFUNC")),
         has_startup=any(s.name.startswith(_STARTUP) for s in image.sections),
+        resolved=frozenset(s.name for s in every if s.type == "IFUNC" and s.section != _SHN_UNDEF),
         is_deferred=image.is_deferred,
         is_lto=image.is_lto,
-        resolved=frozenset(s.name for s in every if s.type == "IFUNC" and s.section != _SHN_UNDEF),
     )
 
 

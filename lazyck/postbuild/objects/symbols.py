@@ -5,27 +5,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Any
 
 from lazyck import proc
 from lazyck.errors import ToolchainError
 from lazyck.postbuild.objects import elf
+from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.inputs import LinkInputs
 from lazyck.toolchains import by_name
 
 _START_FILE = re.compile(r"(?:[gMrS]?crt[1in]|rcrt1|crt(?:begin|end)[ST]?|crtfastmath|clang_rt\.crt\w+(?:-\w+)?)\.o")
 _OF_NVCC = re.compile(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.*)\.cudafe1\.\w+")
-
-
-@dataclass(frozen=True)
-class SymbolNames:
-    defined: frozenset[str] = frozenset()
-    undefined: frozenset[str] = frozenset()
-    strong: frozenset[str] = frozenset()  # those of `defined` that are neither weak nor merged
-    hidden: frozenset[str] = frozenset()  # those of `defined` that only their library sees; none of LTO's
-    asked_for: frozenset[str] = frozenset()  # those of `undefined` that are not only weak
-    functions: frozenset[str] = frozenset()  # those of `defined` that are no data
-    has_startup: bool = False  # has code that runs at load
-    resolved: frozenset[str] = frozenset()  # functions whose code a resolver chooses while the loader relocates (IFUNC)
 
 
 @dataclass(frozen=True)
@@ -63,9 +53,10 @@ def read_symbols(inputs: LinkInputs, reader: "SymbolReader") -> LinkSymbols:
 
 
 def together(parts: Iterable[SymbolNames | None]) -> SymbolNames:
+    """Return the symbols of several objects as those of one. What is None has none."""
     known = [p for p in parts if p is not None]
-    sets = [f.name for f in fields(SymbolNames) if f.name != "has_startup"]
-    joined = {name: frozenset[str]().union(*(getattr(p, name) for p in known)) for name in sets}
+    sets = [f.name for f in fields(SymbolNames) if not isinstance(f.default, bool)]
+    joined: dict[str, Any] = {name: frozenset[str]().union(*(getattr(p, name) for p in known)) for name in sets}
     return SymbolNames(**joined, has_startup=any(p.has_startup for p in known))
 
 
@@ -78,7 +69,7 @@ class SymbolReader:
     def object(self, path: str) -> SymbolNames | None:
         """Return the names of an object, or None for an LTO object that no tool can read."""
         found = elf.read_object(path)
-        return self._read_lto(path, [found]) if found.is_lto else _names(found)
+        return self._read_lto(path, [found]) if found.is_lto else found
 
     def archive(self, path: str) -> list[SymbolNames] | None:
         """Return the names of each of an archive's members, without deferred ones. If some are LTO
@@ -87,9 +78,9 @@ class SymbolReader:
         if any(m.is_lto for m in found):
             read = self._read_lto(path, found)
             return None if read is None else [read]
-        return [_names(m) for m in found]
+        return found
 
-    def _read_lto(self, path: str, found: Sequence[elf.ObjectSymbols]) -> SymbolNames | None:
+    def _read_lto(self, path: str, found: Sequence[SymbolNames]) -> SymbolNames | None:
         tool = self._nm if all(m.defined for m in found) else self._llvm_nm
         try:
             shown = proc.run([*tool, "-P", path], env=self._env)
@@ -111,20 +102,6 @@ class SymbolReader:
     def _ask(self, question: str) -> str:
         shown = proc.run([*self._driver, question], cwd=self._cwd, env=self._env)
         return shown.stdout.strip() if shown.status == 0 else ""
-
-
-def _names(found: elf.ObjectSymbols) -> SymbolNames:
-    strong = frozenset(name for name, binding in found.defined.items() if binding == "GLOBAL")
-    return SymbolNames(
-        frozenset(found.defined),
-        found.undefined,
-        strong,
-        found.hidden,
-        found.asked_for,
-        found.functions,
-        found.has_startup,
-        found.resolved,
-    )
 
 
 def source_name(path: str) -> str:

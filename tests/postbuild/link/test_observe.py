@@ -15,8 +15,8 @@ from lazyck.postbuild.link import version_script
 from lazyck.postbuild.link.observe import Observed, observe
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.cudart import CudaRuntime
+from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.reveal import private_name
-from lazyck.postbuild.objects.symbols import SymbolNames
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
 from lazyck.toolchains.command import CompileCommand, Invocation
