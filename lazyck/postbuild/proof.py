@@ -7,7 +7,6 @@ read at all. A missing header is added to the bundle, which is proved again. A b
 no bundle can hold is compiled eagerly.
 """
 
-import json
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lazyck import abi, proc
-from lazyck.files import digest, encode, write_atomic
+from lazyck.files import digest, encode
 from lazyck.formats.manifest import BlobRecord, Recipe
 from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.bundle_paths import HEADER_PATH, BundlePaths, absolute, header_directories, inside
@@ -31,7 +30,6 @@ from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.settings.environment import environment
 from lazyck.toolchains.base import SourceCompile
 
-_FILE = "proved"
 _MACRO_NAME = re.compile(r"-D\s*\w+=[\\\"'<]*([^\\\"'>\n]+)")
 _MACRO_PATH = re.compile(r"-D\s*\w+=[\\\"'<]*(/[^\\\"'>\n]+)")
 
@@ -103,8 +101,7 @@ class Case:
 
 
 class BundleProof:
-    """Proves the bundles of one link, one after the other. The findings are written beside each for
-    the next link, which reads them from the link's final place."""
+    """Proves the bundles of one link, one after the other. The findings are kept for the next."""
 
     def __init__(self, context: LinkContext, groups: Sequence[Group], contents: FileDigests, limits: Limits) -> None:
         self._groups = [g for g in groups if g.toolchain.written_in == "c++"]
@@ -112,8 +109,8 @@ class BundleProof:
         self._contents = contents
         self._limits = limits
         self._added: dict[int, frozenset[str]] = {}
-        self._known = _read(context.final / _FILE)
-        self._used: dict[str, Finding] = {}
+        self._cache, self._place = context.cache, f"{context.final.name}-proof"
+        self._known = self._cache.answers(self._place)
 
     @property
     def added(self) -> frozenset[tuple[int, str]]:
@@ -148,7 +145,7 @@ class BundleProof:
             if known := self._recall(key):
                 found[i] = known
             elif i not in self._added and (foreseen := _foreseen(case)):
-                found[i] = self._used[key] = Finding(frozenset(foreseen))
+                found[i] = self._keep(key, Finding(frozenset(foreseen)))
         return self._gather(found)
 
     def examine(self, cases: Mapping[int, Case]) -> Finding:
@@ -165,11 +162,7 @@ class BundleProof:
             lacking |= finding.lacking - before
             self._added[i] = before | finding.lacking
             unproved.update(finding.unproved)
-        rows = {
-            key: [sorted(f.lacking), {source: reason.as_line() for source, reason in f.unproved.items()}]
-            for key, f in self._used.items()
-        }
-        write_atomic(self._directory / _FILE, json.dumps(rows).encode("utf-8", "surrogateescape"))
+        self._cache.keep_answers(self._place, self._known)
         return Finding(frozenset(lacking), unproved)
 
     def _blobs_of(self, i: int) -> Iterator[object]:
@@ -184,15 +177,19 @@ class BundleProof:
         work.mkdir(parents=True)
         each = [_preprocess(replace(case, recipe=r), work, case.blobs) for r in (case.recipe, *case.lesser)]
         unproved = {source: reason for found in each for source, reason in found.unproved.items()}
-        self._used[key] = Finding(frozenset().union(*(found.lacking for found in each)), unproved)
-        return self._used[key]
+        return self._keep(key, Finding(frozenset().union(*(found.lacking for found in each)), unproved))
+
+    def _keep(self, key: str, found: Finding) -> Finding:
+        reasons = {source: reason.as_line() for source, reason in found.unproved.items()}
+        self._known[key] = (sorted(found.lacking), reasons)
+        return found
 
     def _recall(self, key: str) -> Finding | None:
-        known = self._used.get(key) or self._known.get(key)
-        if known is None or not all(map(os.path.isfile, known.lacking)):
+        if key not in self._known:
             return None
-        self._used[key] = known
-        return known
+        lacking, reasons = self._known[key]
+        is_there = all(map(os.path.isfile, lacking))
+        return Finding(frozenset(lacking), {s: Reason.of_line(r) for s, r in reasons.items()}) if is_there else None
 
 
 def _preprocess(case: Case, work: Path, blobs: Sequence[tuple[Probed, BlobRecord]]) -> Finding:
@@ -313,14 +310,3 @@ def _foreseen(case: Case) -> set[str]:
                 found |= {path for path in _candidates(case, name) if _bytes(path) in equals}
         fresh = found - texts.keys()
     return texts.keys() - held
-
-
-def _read(path: Path) -> dict[str, Finding]:
-    try:
-        rows = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
-        return {
-            key: Finding(frozenset(lacking), {source: Reason.of_line(line) for source, line in unproved.items()})
-            for key, (lacking, unproved) in rows.items()
-        }
-    except (OSError, ValueError):
-        return {}

@@ -15,6 +15,7 @@ from lazyck.postbuild import proof
 from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.bundle_paths import BundlePaths
 from lazyck.postbuild.probe.group import Group, Probed
+from lazyck.postbuild.probe_cache import ProbeCache
 from lazyck.postbuild.proof import BundleProof, Case, Finding
 from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains import HOST, LLVM
@@ -162,9 +163,10 @@ def test_a_case_is_another_if_words_files_or_the_place_of_the_bundle_differ(tmp_
     assert case.key(FileDigests()) != key
 
 
-def prover(case: Case, last: Path, directory: Path) -> BundleProof:
+def prover(case: Case, directory: Path, cache: str = "cache") -> BundleProof:
     directory.mkdir(exist_ok=True)
-    return BundleProof(link_context(directory, final=last), [case.group], FileDigests(), case.limits)
+    context = link_context(directory, final=Path("/libs/libx-1"), cache=ProbeCache(directory.parent / cache))
+    return BundleProof(context, [case.group], FileDigests(), case.limits)
 
 
 def test_findings_of_an_earlier_link_hold_while_their_files_are_there(
@@ -174,26 +176,23 @@ def test_findings_of_an_earlier_link_hold_while_their_files_are_there(
     header, source = f"{tmp_path}/build/b.h", f"{tmp_path}/build/a.cpp"
     found = Finding(frozenset({header}), {source: Reason(ReasonKind.NOT_IN_BUNDLE, "c.h")})
     monkeypatch.setattr(proof, "_preprocess", lambda *_: found)
-    first, second = tmp_path / "first", tmp_path / "second"
-    assert prover(case, tmp_path / "none", first).examine({0: case}) == found
+    assert prover(case, tmp_path / "first").examine({0: case}) == found
     monkeypatch.setattr(proof, "_preprocess", lambda *_: pytest.fail("it is known"))
-    again = prover(case, first, second)
+    again = prover(case, tmp_path / "second")
     assert again.foresee({0: case}) == found
     assert again.examine({0: case}) == Finding(unproved=found.unproved), "what was lacking was added"
     (p, _), *_ = case.blobs
     assert again.completed([p])[0].headers == {header}
-    assert prover(case, tmp_path / "none", second).completed([p]) == (p,)
+    assert prover(case, tmp_path / "second").completed([p]) == (p,)
+    assert prover(case, tmp_path / "second", "other").foresee({0: case}) == Finding()
     (tmp_path / "build/b.h").unlink()
-    assert prover(case, first, tmp_path / "third").foresee({0: case}) == Finding()
-    (first / "proved").write_text("damaged")
-    (tmp_path / "build/b.h").write_text("")
-    assert prover(case, first, tmp_path / "fourth").foresee({0: case}) == Finding()
+    assert prover(case, tmp_path / "third").foresee({0: case}) == Finding()
 
 
 def test_only_cxx_is_proved(tmp_path: Path) -> None:
     case = make_case(tmp_path, {"a.cpp": ""}, ["a.cpp"])
-    assert prover(case, tmp_path, tmp_path / "w")._groups == [case.group]
-    assert prover(replace(case, group=replace(case.group, toolchain=LLVM)), tmp_path, tmp_path / "w")._groups == []
+    assert prover(case, tmp_path / "w")._groups == [case.group]
+    assert prover(replace(case, group=replace(case.group, toolchain=LLVM)), tmp_path / "w")._groups == []
 
 
 def test_of_blobs_that_do_not_preprocess_together_each_is_tried(tmp_path: Path) -> None:
