@@ -100,11 +100,14 @@ class GnuToolchain(Toolchain):
         return next(((f, "-Wno-fatal-errors") for f in flags if accepts(compiler, (f,), "c++")), ())
 
     def recipe_words(self, base: Sequence[str]) -> tuple[str, ...]:
-        kept = own_library_items(self.table.split(base[1:]))
+        items = self.table.split(base[1:])
+        kept = own_library_items(items)
         # If the build hides the state of headers in the library, a blob's stays there too. Without
-        # this option, gcc shares it across the whole process.
+        # this option, gcc shares it across the whole process, but not in what LTO makes.
         flag = "-fno-gnu-unique"
-        unique = (flag,) if self.hides_symbols(base) and accepts((base[0],), (flag,), "c++") else ()
+        is_lto = ["-fno-lto", *(i.name for i in items if i.name in ("-flto", "-fno-lto"))][-1] == "-flto"
+        is_shared = not (is_lto or self.hides_symbols(base))
+        unique = (flag,) if not is_shared and accepts((base[0],), (flag,), "c++") else ()
         return (base[0], *join(kept), "-fPIC", *unique, *self._naming_flags(base))
 
     def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:

@@ -194,6 +194,11 @@ def test_a_recipe_shows_symbols() -> None:
     assert words == ("/usr/bin/g++", "-O3", "-fPIC", "-fno-gnu-unique", f"-frandom-seed={abi.PH_NAME}")
 
 
+@pytest.mark.parametrize(("options", "expected"), [("-flto", True), ("-flto=auto", True), ("-flto -fno-lto", False)])
+def test_a_static_of_a_header_is_unique_as_in_what_lto_makes(options: str, expected: bool) -> None:
+    assert ("-fno-gnu-unique" in HOST.recipe_words(("/usr/bin/g++", *options.split()))) == expected
+
+
 @pytest.mark.skipif(CLANG is None, reason="clang is not installed")
 def test_clang_is_not_given_a_flag_that_it_does_not_know() -> None:
     assert ROCM.recipe_words((CLANG or "", "-x", "hip")) == (CLANG, "-x", "hip", "-fPIC", f"-cuid={abi.PH_NAME}")
