@@ -311,6 +311,23 @@ void own_{d}() {{ }}
     ]
 
 
+def test_an_instantiation_that_a_header_declares_has_the_visibility_of_the_options(any_bench: Bench) -> None:
+    (any_bench.at / "declared.h").write_text(
+        "#pragma once\ntemplate <int N> int seen(int x) { static int n; return x + N + ++n; }\n"
+        'template <int N> __attribute__((visibility("hidden"))) int quiet(int x) { return x + N; }\n'
+        'template <int N> __attribute__((visibility("default"))) int loud(int x) { return x + N; }\n'
+        + "".join(f"extern template int {f}<1>(int);\n" for f in ("seen", "quiet", "loud"))
+    )
+    lead = '#include "declared.h"\n'
+    both = "template int seen<1>(int);\ntemplate int loud<1>(int);\ntemplate int quiet<1>(int);\n"
+    found = by_stem(any_bench.probe("-fvisibility=hidden", one=lead + both, two=lead + "int own() { return 1; }\n"))
+    one = found["one"]
+    assert not one.compiled
+    assert set(one.symbols) == {"_Z4seenILi1EEii", "_Z4loudILi1EEii"}
+    assert one.private == {"_Z4seenILi1EEii"}
+    assert one.unreachable == ("_Z5quietILi1EEii",)
+
+
 def test_a_guarded_header_of_one_blob_alone_may_hold_its_functions(bench: Bench) -> None:
     (bench.at / "mine.h").write_text('#pragma once\n#include "common.h"\nvoid in_header(int) {}\n')
     result = bench.probe(

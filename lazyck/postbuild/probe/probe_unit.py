@@ -72,7 +72,8 @@ def render(
 ) -> ProbeUnit:
     """Return the unit for `blobs` (index to declarations) of one group. `preludes` read their
     headers. Blobs in `by_reference` have instantiations that their headers declare (`extern
-    template`). These cannot be specialized then, so a pointer to each takes its definition's place.
+    template`). These cannot be specialized then, so a pointer to each tells its name, and the
+    instantiation itself its visibility.
     """
     unit = ProbeUnit()
     kept = {b: _kept(ds) for b, ds in blobs.items()}
@@ -84,6 +85,7 @@ def render(
     )
     lines = [line for i, text in enumerate(preludes) for line in (f'# 1 "lazyck-prelude-{i}"', text)]
     numbers: dict[tuple[tuple[str, ...], str], int] = {}
+    instantiated: set[tuple[tuple[str, ...], str]] = set()
     for b, declarations in kept.items():
         unit.renamed[b] = renamers[b].names
         unit.heads[b] = sum(d.kind is DeclarationKind.HEAD for d in declarations)
@@ -93,6 +95,9 @@ def render(
             if is_head and d.reference and b in by_reference:
                 pointer = f'__attribute__((used, section("{_POINTERS}{b}"))) lz_pointer_{len(lines)}'
                 lines.append(_within(context, "static " + renamers[b](d.reference).replace("%s", pointer, 1)))
+                if (context, text) not in instantiated:
+                    instantiated.add((context, text))
+                    lines.append(_within(context, f"template {text.removeprefix('template<> ')};"))
                 continue
             initializers = renamers[b](d.initializers)
             section, label = f"{_section(d)}{b}", ""
@@ -231,8 +236,11 @@ def read_back(image: ElfImage, unit: ProbeUnit, how: TextCompile | None = None) 
             b = int(section.name[len(_POINTERS) :])
             for _, index, _ in image.relocations(i):
                 counts[b] += 1
-                symbols[b].append(_original(table[index].name, unit.renamed[b], b))
-                merged[b].add(symbols[b][-1])
+                name = _original(table[index].name, unit.renamed[b], b)
+                (unreachable if table[index].hidden else symbols)[b].append(name)
+                merged[b].add(name)
+                if table[index].visibility == "protected":
+                    private[b].add(name)
     for s in table:
         if s.type != "FUNC" or s.section not in places or s.name in known.by_nvcc:
             continue
