@@ -2,7 +2,7 @@
 symbols, but never too few: what a text does not name, its code cannot use."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -64,8 +64,7 @@ class _Batch:
     @cached_property
     def c_names(self) -> frozenset[str]:
         is_c = all(source.endswith(".c") for source in self._own)
-        declared = frozenset[str]().union(*(c_names(text, is_c=is_c) for text in self._texts))
-        return declared & frozenset[str]().union(*self.in_blobs.values()) if declared else declared
+        return frozenset[str]().union(*(c_names(text, is_c=is_c) for text in self._texts))
 
 
 class _Spelled:
@@ -142,10 +141,14 @@ class Mentions:
     def _attributed(self) -> Words:
         return frozenset[str]().union(*(batch.attributed for batch in self._batches))
 
-    @cached_property
-    def c_names(self) -> frozenset[str]:
-        """Return the names with C linkage that blobs spell and that their texts declare."""
-        return frozenset[str]().union(*(batch.c_names for batch in self._batches))
+    def c_names(self, blobs: Collection[CompileCommand]) -> frozenset[str]:
+        """Return the names with C linkage that `blobs` spell and that their texts declare."""
+        found: set[str] = set()
+        for batch in self._batches:
+            for source, words in batch.in_blobs.items():
+                if any(blob in blobs for blob in batch.group.sources[source]):
+                    found |= words & batch.c_names
+        return frozenset(found)
 
     @cached_property
     def groups(self) -> dict[CompileCommand, Group]:

@@ -135,3 +135,16 @@ def test_what_a_blob_spells_is_told_apart_and_takes_no_room_for_each_blob_and_sy
     assert [stem for stem in after if after[stem] != before[stem]] == ["other"]
     replaced = {b.stem: said for b, said in mentions.digests([*instances, "_Znwm"], blobs).items()}
     assert not set(replaced.values()) & set(before.values()), "no text spells it: it may concern each"
+
+
+def test_the_names_of_c_that_a_blob_spells_are_those_of_its_own_text(tmp_path: Path) -> None:
+    (tmp_path / "hooks.h").write_text('#pragma once\nextern "C" { int hook(int); int unused(int); }\n')
+    lead = '#include "hooks.h"\n'
+    result = Bench(tmp_path).probe(
+        one=lead + "int one(int x) { return hook(x); }\n",
+        two=lead + 'extern "C" int own_hook(int); int two(int x) { return own_hook(x); }\n',
+    )
+    mentions, blobs = Mentions(result.texts), {p.blob.stem: p.blob for p in result.probed}
+    assert mentions.c_names({blobs["one"]}) == {"hook"}
+    assert mentions.c_names({blobs["two"]}) == {"own_hook"}
+    assert mentions.c_names(blobs.values()) == {"hook", "own_hook"}
