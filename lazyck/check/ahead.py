@@ -146,8 +146,7 @@ class AheadOfTime:
             words += by_name(toolchain).host_only_link
         if not compiled.is_whole:
             words += ["-Xlinker", "--unresolved-symbols=ignore-all"]
-        cwd = Path(self.project.cwd) if Path(self.project.cwd).is_dir() else self.directory
-        relink.relink(replace(self.state, words=tuple(words)), self.directory, [], cwd, self.env)
+        relink.relink(replace(self.state, words=tuple(words)), self.directory, [], self.env)
         return self.folder / self.state.file_name
 
     def _make_archive(self, number: int, members: Sequence[BlobCompile | Path], have: set[str]) -> None:

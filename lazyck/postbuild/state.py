@@ -2,7 +2,7 @@
 
 In the words of the link command, inputs that lazyck keeps copies of are written as
 `HERE/objects/file`, where `HERE` stands for the library's directory in the tmp dir, so that the tmp
-dir can be moved. `output` and `installed` are relative to that directory too.
+dir can be moved. `output`, `installed` and `cwd` are relative to that directory too.
 """
 
 import json
@@ -28,6 +28,7 @@ class LinkState:
     file_name: str
     output: str
     installed: str
+    cwd: str  # the directory of the link command, relative to the library's
     words: tuple[str, ...]  # the whole link command; the output is `HERE/<file name>`
     runtime: str  # the digest of the runtime sources that the library was linked with
     runtime_compiler: tuple[str, ...]

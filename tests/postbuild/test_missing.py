@@ -17,7 +17,7 @@ from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.postbuild.state import LinkState
 from lazyck.toolchains.command import CompileCommand, Invocation
 
-STATE = LinkState("libx", "libx.so", "/w/libx.so", "", (), "", (HERE.cxx,), ())
+STATE = LinkState("libx", "libx.so", "/w/libx.so", "", ".", (), "", (HERE.cxx,), ())
 
 
 def shared(where: Path, name: str, text: str, *more: str | Path, compiler: str = HERE.cxx) -> Path:

@@ -86,12 +86,13 @@ def _is_new(directory: Path, seen: Path, test: str) -> bool:
     It is not if a library of equal sources and commands was checked before, or enough libraries of
     `test` were. For a slow compiler, one library of each test module is enough.
     """
-    link = load_ahead(directory)
-    place = os.path.commonpath([link.cwd, *(blob.source for blob in link.records)])
+    link, known = load_ahead(directory), state.load(directory)
+    cwd = os.path.normpath(directory / known.cwd)
+    place = os.path.commonpath([cwd, *(blob.source for blob in link.records)])
     digest = hashlib.sha256((directory / "ahead.json").read_text().replace(place, "").encode())
     for blob in link.records:
         digest.update(Path(blob.source).read_bytes() if os.path.isfile(blob.source) else b"")
-    exports = read_offered(directory / state.load(directory).file_name).exports
+    exports = read_offered(directory / known.file_name).exports
     digest.update("\n".join(sorted(exports)).encode("utf-8", "surrogateescape"))
     is_slow = any(blob.call.toolchain == "cuda" for blob in link.records)
     for_test = seen / hashlib.sha256((test.partition("::")[0] if is_slow else test).encode()).hexdigest()

@@ -185,7 +185,11 @@ class PortableArguments:
         if isinstance(item, LinkerItem) and item.name and item.reads and os.path.isfile(path):
             return item.with_value(self.copy(value))
         is_directory = item.role is Role.LIBRARY_DIR or item.name.lstrip("-") in ("L", "library-path", "rpath-link")
-        # A library, a script, or nothing that exists, if it has no name.
+        # An item without a name is a library, a script, or nothing that exists. The linker keeps
+        # the path of a library that has no soname.
+        is_library = not item.name and os.path.isfile(path) and elf.kind(path) == "shared"
+        if is_library and not elf.read_dependency(path).soname:
+            return list(item.words)
         if is_directory or value.startswith("/") or (not item.name and os.path.exists(path)):
             return item.with_value(self.paths.real(path))
         return list(item.words)
@@ -200,14 +204,13 @@ class PortableArguments:
         return [*item.words, *(f"--{item.option}={copy}" for copy in copies)]
 
 
-AHEAD_VERSION = 4
+AHEAD_VERSION = 5
 FOLDER = "ahead"  # in the library's directory: what is compiled and linked ahead of time
 
 
 @dataclass(frozen=True)
 class AheadLink:
     words: tuple[str, ...]  # the whole command; its output is `HERE/ahead/<file name>`
-    cwd: str
     records: tuple[CompileCommand, ...]  # record N, of a deferred object, is compiled into `ahead/N.o`
     archives: tuple[str, ...]  # file names of kept copies in `objects`: from number N, `ahead/N.a` is to be made
     eager: Mapping[str, str]  # the outputs of the blobs that are compiled eagerly, and the reasons
@@ -258,7 +261,7 @@ def ahead_link(context: LinkContext, eager: Mapping[str, str], kept: tuple[str, 
     words += ["-o", f"{state.HERE}/{FOLDER}/{Path(link.output).name}"]
     blobs, copies = tuple(writer.blobs), tuple(writer.copies)
     libraries = tuple(path for _, path in inputs.libraries)
-    return AheadLink(tuple(words), link.call.cwd, blobs, copies, eager, inputs.shared, libraries, kept)
+    return AheadLink(tuple(words), blobs, copies, eager, inputs.shared, libraries, kept)
 
 
 def save_ahead(ahead: AheadLink, directory: Path) -> None:

@@ -1,5 +1,6 @@
 """Looks at a library that was linked: what does it hide from its blobs, and what does it lack?"""
 
+import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,10 +73,9 @@ def _dropped(context: LinkContext, image: elf.SharedSymbols, others: _Others) ->
     """Yield the shared libraries that the linker dropped, each by its path, with the symbols that
     a blob would find nowhere else."""
     for path in dict.fromkeys(path for _, path in context.inputs.libraries):
-        offered = elf.read_dependency(path)
-        if (offered.soname or Path(path).name) not in image.needed:
-            provided = frozenset(image.defined).union(*others.needed)
-            yield path, frozenset(s for s, b in offered.defined.items() if _is_asked_for(s, b) and s not in provided)
+        if not elf.needed_as(path, image.needed):
+            offered, provided = elf.read_dependency(path).defined, frozenset(image.defined).union(*others.needed)
+            yield path, frozenset(s for s, b in offered.items() if _is_asked_for(s, b) and s not in provided)
 
 
 def _without_runtime(image: elf.SharedSymbols, runtime: cudart.CudaRuntime, others: _Others) -> frozenset[str]:
@@ -134,7 +134,8 @@ def needed_libraries(
         for name in elf.read_shared(todo.pop()).needed:
             if name in found:
                 continue
-            path = by_soname.get(name) or Path(proc.run([*compiler, f"-print-file-name={name}"]).stdout.strip())
+            asked = (*compiler, f"-print-file-name={name}")
+            path = by_soname.get(os.path.basename(name)) or Path(proc.run(asked).stdout.strip())
             if path.is_absolute() and path.is_file():
                 found[name] = path
                 todo.append(path)

@@ -43,7 +43,7 @@ def one(directory: Path, install_dir: str, env: Mapping[str, str], say: Callable
         objects = relink.runtime_objects(directory, st.runtime_compiler, source, env)
         st = replace(st, runtime=digest)
         say(shlex.join(relink.command(st, directory, objects)))
-        relink.relink(st, directory, objects, directory, env)
+        relink.relink(st, directory, objects, env)
         state.save(st, directory)
     elif relink.is_delivered(st, directory):
         return []

@@ -88,12 +88,12 @@ def relink(
     state: LinkState,
     directory: Path,
     objects: Sequence[Path],
-    cwd: Path,
     env: Mapping[str, str],
     originals: Mapping[str, str] | None = None,
     more: Sequence[CommandItem] = (),
 ) -> proc.Result:
-    """Run the link command of `state` in `cwd`, into the library's directory. Return the result.
+    """Run the link command of `state` where the project ran it, if that is still there, into the
+    library's directory. Return the result.
 
     Inside the project's build, `originals` gives the project's names of kept copies, so that the
     linker says what it would say without lazyck. By the options `more`, it then also writes the
@@ -111,6 +111,8 @@ def relink(
         write_atomic(response, os.fsencode("\n".join(f'"{w}"' for w in quoted)))
         argv = [argv[0], *state.response[:-1], f"{state.response[-1]}{response}"]
     what = f"link of {state.file_name}"
+    cwd = Path(os.path.normpath(directory / state.cwd))
+    cwd = cwd if cwd.is_dir() else directory
     link_env = proc.anchored({**env, **dict(state.env)}, cwd)
     if originals is None:
         return proc.check(what, argv, cwd=cwd, env=link_env)

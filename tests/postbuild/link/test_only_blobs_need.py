@@ -43,6 +43,22 @@ def test_a_shared_library_that_only_a_blob_needs_stays_needed(project: Project, 
     assert "libbar.so" not in dynamic, "nobody needs it: the linker dropped it, as it does ahead of time"
 
 
+@pytest.mark.parametrize("words", ["", "-Wl,--as-needed"])
+def test_a_library_without_a_soname_is_needed_by_the_path_that_the_link_names(project: Project, words: str) -> None:
+    prepared(project, "g++ -shared -fPIC -o libfoo.so foo.cpp")
+    project.write({1: USES_FOO, 2: body(2, "x")})
+    project.build(f"c++ -shared -o libx.so *.o {words} ./ext/libfoo.so")
+    library = project.where / "libx.so"
+    for _ in range(2):
+        dynamic = subprocess.run(["readelf", "-d", library], capture_output=True, text=True).stdout
+        assert "Shared library: [./ext/libfoo.so]" in dynamic, dynamic
+        assert project.call(1, 3) == "3001"
+        for made in (project.where / "tmp").glob("libs/*/libx.so"):
+            made.unlink()
+        done = project.lazyck("build", "quick", "--tmp-dir", project.where / "tmp", cwd=project.where / "ext")
+        assert done.returncode == 0, done.stderr
+
+
 def test_a_library_in_one_of_the_compilers_own_places_stays_needed(project: Project) -> None:
     prepared(project, f"{MAKE_FOO} foo.cpp")
     project.write({1: USES_FOO, 2: body(2, "x")})
