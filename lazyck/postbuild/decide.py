@@ -41,6 +41,7 @@ class Given:
     mentions: Mentions
     archives: Archives
     early: frozenset[str] = frozenset()  # functions that resolvers (IFUNC) of other files may call
+    standard: frozenset[str] = frozenset()  # those of the C and C++ libraries that blobs or objects define
 
     @cached_property
     def excluded(self) -> frozenset[CompileCommand]:
@@ -138,13 +139,15 @@ def _reasons(
     left = (real.undefined | needed) - real.defined
     wanted = left.union(*(by_blob[blob].needs or () for blob in owned.lazy)) - real.defined
     files = [*given.found.files.values(), *facts.names.values()]
-    early = asked_by_resolvers(files, given.early)
+    early = asked_early(files, given.early, given.standard)
     parts = (s.partition("@") for names in (real, given.found.members) for s in names.defined if "@" in s)
     older = frozenset(name for name, _, version in parts if name and version and "@" not in version)
     versioned = given.mentions.by_blob(older)
     for blob, p in by_blob.items():
         if launched := left.intersection(p.kernels):
             reasons[blob] = kernels.launched(min(launched), _user(given, facts, min(launched)), given.context.env)
+        elif replaced := given.standard.intersection(p.symbols):
+            reasons[blob] = Reason(ReasonKind.STANDARD, min(replaced))
         elif asked := early.intersection(p.symbols):
             reasons[blob] = Reason(ReasonKind.RESOLVER, min(asked))
         elif blob in owned.lazy and (used := left.intersection(p.unreachable)):
@@ -161,12 +164,13 @@ def _reasons(
     return reasons
 
 
-def asked_by_resolvers(files: Iterable[SymbolNames], early: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return the symbols that may be called while the loader relocates, before the runtime can
-    work: those that are `early`, all that the files with resolvers of IFUNCs ask for, those that
-    define this, and so on."""
+def asked_early(files: Iterable[SymbolNames], early: frozenset[str], standard: frozenset[str]) -> frozenset[str]:
+    """Return the symbols that may be called where the runtime cannot work: those that are `early`,
+    all that files with resolvers of IFUNCs, which run while the loader relocates, or with
+    functions of the `standard` libraries, which the runtime calls, ask for, those that define this,
+    and so on."""
     files = list(files)
-    taken = [f for f in files if f.resolved]
+    taken = [f for f in files if f.resolved or not standard.isdisjoint(f.functions)]
     asked = early.union(*(f.undefined for f in taken))
     while more := [f for f in files if f not in taken and not f.defined.isdisjoint(asked)]:
         taken += more

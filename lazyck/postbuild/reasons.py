@@ -79,8 +79,9 @@ class ReasonKind(Enum):
         f"Define the variable {_ELSEWHERE}, or leave out `tls_model`: blobs are loaded later.",
     )
     RESOLVER = (
-        "is asked by a resolver (IFUNC), which runs before a blob can be loaded",
-        f"Define what the resolver asks for {_ELSEWHERE}, or the resolver in a file that calls no function of a blob.",
+        "is asked by a resolver (IFUNC), or by a function in place of the C or C++ library's, which may run while no "
+        "blob can be loaded",
+        f"Define what that asks for {_ELSEWHERE}, or that in a file that calls no function of a blob.",
     )
     VERSIONED = (
         "defines a symbol with a version",
@@ -183,6 +184,10 @@ class ReasonKind(Enum):
     RIVALLED = (
         "defines a function that another file of the link defines, too",
         "Remove one of the two definitions, or link only one of the two files.",
+    )
+    STANDARD = (
+        "defines a function of the C or C++ library, which the runtime needs before it can load a blob",
+        f"Define the function {_ELSEWHERE}.",
     )
     NOT_PREPROCESSED = (
         "does not preprocess out of the library's bundle",

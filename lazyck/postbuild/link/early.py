@@ -1,5 +1,6 @@
-"""Knows which functions of a lazy library resolvers (IFUNC) of other files of the build may call:
-while the loader relocates, when no blob can be compiled or loaded.
+"""Knows which functions of a lazy library other files of the build may call where no blob can be
+compiled or loaded: by resolvers (IFUNC), while the loader relocates, and by functions in place of
+the C or C++ library's, which the runtime calls itself.
 
 Such a file is linked after the library that it needs. So when the build has ended, a library with
 such functions is linked once more, as it was, with their blobs as objects. What was found is kept,
@@ -16,6 +17,7 @@ from lazyck.files import encode, write_atomic
 from lazyck.postbuild import state
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.embedded import read_manifest
+from lazyck.postbuild.objects.inputs import standard_among
 from lazyck.postbuild.objects.reveal import plain_name
 
 RECORD = "link.rec"  # in a library's directory: the record of its link
@@ -33,16 +35,21 @@ def known(tmp: Path, directory: Path) -> frozenset[str]:
 def find(outputs: Iterable[str], tmp: Path) -> list[Path]:
     """Look into the `outputs` of a build's links for such functions of the lazy libraries of `tmp`,
     and keep them. Return the directories of libraries that have some of them lazy."""
+    states: dict[Path, state.LinkState] = {}
+    for directory in state.library_dirs(tmp):
+        with contextlib.suppress(FormatError):  # of another lazyck's build
+            states[directory] = state.load(directory)
     asked: dict[str, frozenset[str]] = {}
-    for output in outputs:
+    for output in outputs if states else ():
         if os.path.isfile(output) and elf.kind(output) in ("shared", "executable"):
             with contextlib.suppress(FormatError):  # the loader will say so
-                needed, early = elf.called_early(output)
-                asked |= {name: early | asked.get(name, frozenset()) for name in needed}
+                image, (any_state, *_) = elf.read_shared(output), states.values()
+                if elf.has_resolvers(output) or standard_among(image.defined, any_state.runtime_compiler):
+                    for name in map(os.path.basename, image.needed):
+                        asked[name] = image.undefined | asked.get(name, frozenset())
     found = []
-    for directory in state.library_dirs(tmp) if asked else ():
-        with contextlib.suppress(FormatError):  # of another lazyck's build
-            st = state.load(directory)
+    for directory, st in states.items() if asked else ():
+        with contextlib.suppress(FormatError):
             lazy = frozenset(map(plain_name, read_manifest(directory / "manifest").functions))
             early = lazy & asked.get(elf.read_shared(directory / st.file_name).soname or st.file_name, frozenset())
             if early and (directory / RECORD).is_file():

@@ -29,7 +29,14 @@ from lazyck.postbuild.link.steps import Steps
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, symbols
-from lazyck.postbuild.objects.inputs import LinkInputs, is_library, is_source, library_name, read_inputs
+from lazyck.postbuild.objects.inputs import (
+    LinkInputs,
+    is_library,
+    is_source,
+    library_name,
+    read_inputs,
+    standard_among,
+)
 from lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, probe
 from lazyck.postbuild.probe_cache import PROBE_CACHE, ProbeCache
 from lazyck.postbuild.reasons import Reason, ReasonKind, of_pair, sentence
@@ -94,7 +101,8 @@ def link_lazily(
         archive, probed = static_runtime(context, probe_blobs(context, found))
     mentions = Mentions(probed.texts)
     archives = Archives(inputs, probed, found, mentions)
-    given = Given(context, probed, found, mentions, archives, early.known(options.tmp, final))
+    standard = standard_among(found.objects.functions.union(*(p.symbols for p in probed.probed)), compiler)
+    given = Given(context, probed, found, mentions, archives, early.known(options.tmp, final), standard)
     steps = Steps(given, archive, reader, clock.step)
     facts, plan = Facts(), decide(given, Facts(), steps.runtime_of)
     while steps.linked is None or steps.linked.plan != plan:
@@ -273,6 +281,6 @@ def keep_link(context: LinkContext, settled: Settled, demands: Demands) -> None:
     """Keep what it takes to link the library ahead of time: `lazyck check` compares with that."""
     eager = {made.blob.output: sentence(made.reasons) for made in settled.objects}
     eager |= {blob.output: "nothing in the link needs it" for blob in settled.unneeded}
-    kept = tuple(elf.read_shared(path).soname or Path(path).name for path in demands.kept)
-    kept += tuple(sorted(demands.only_named))
+    needed = elf.read_shared(context.directory / os.path.basename(context.link.output)).needed
+    kept = (*(elf.needed_as(path, needed) for path in demands.kept), *sorted(demands.only_named))
     save_ahead(ahead_link(context, eager, kept if settled.lazy else ()), context.directory)

@@ -150,7 +150,8 @@ class Steps:
         finding = Finding(unproved=made.unfit) if made.unfit else proof.foresee(cases)
         if not finding.lacking and not made.unfit:
             if made != self.made:
-                used = sorted(self._given.mentions.c_names - self._defined(plan, settled))
+                lazy = frozenset(p.blob for p in settled.lazy)
+                used = sorted(self._given.mentions.c_names(lazy) - self._defined(plan, settled))
                 self.bundle_bytes = write(context, made, settled, runtime, wrapped, used, plan.demands.at_exit)
                 self.made = made
             finding = proof.examine(cases)
@@ -283,6 +284,7 @@ def link_once(context: LinkContext, plan: Plan, settled: Settled, wrapped: Seque
         file_name=os.path.basename(link.output),
         output=state.relative(link.output, directory),
         installed=state.relative(options.install_dir, directory),
+        cwd=state.relative(link.call.cwd, directory),
         words=tuple(words),
         runtime=source_digest(runtime) if runtime else "",
         runtime_compiler=context.compiler,
@@ -292,4 +294,4 @@ def link_once(context: LinkContext, plan: Plan, settled: Settled, wrapped: Seque
         beside=options.beside,
     )
     more = [item for item in context.inputs.linker if item.writes]
-    return Linked(plan, st, relink.relink(st, directory, objects, Path(link.call.cwd), context.env, originals, more))
+    return Linked(plan, st, relink.relink(st, directory, objects, context.env, originals, more))

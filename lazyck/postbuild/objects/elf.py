@@ -324,7 +324,7 @@ def read_archive(path: str | Path) -> list[tuple[str, SymbolNames]]:
 
 
 def read_shared(path: str | Path) -> SharedSymbols:
-    image = open_image(path)
+    image = _mapped(path)
     table = [s for s in image.symbols(dynamic=True) if s.name and s.binding != "LOCAL"]
     defined = {s.name: s.binding for s in table if s.section != _SHN_UNDEF and not s.hidden}
     undefined = frozenset(s.name for s in table if s.section == _SHN_UNDEF)
@@ -348,18 +348,16 @@ def _names_of(image: ElfImage) -> tuple[str | None, tuple[str, ...]]:
     return soname, tuple(needed)
 
 
-def called_early(path: str | Path) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return what a shared library or program needs, and the symbols of these that its functions
-    may use while the loader relocates: nothing if it has no resolvers (IFUNC)."""
+def has_resolvers(path: str | Path) -> bool:
+    """Return whether functions of a shared library or program choose code (IFUNC) while the loader
+    relocates it."""
     image = _mapped(path)
     with _reading(image.where):
         tables = [image.content(s) for s in image.sections if s.type == _SHT_RELA and s.flags & _SHF_ALLOC]
-        is_asked = any(info & 0xFFFFFFFF in _IRELATIVE for rows in tables for _, info, _ in _RELA.iter_unpack(rows))
+        if any(info & 0xFFFFFFFF in _IRELATIVE for rows in tables for _, info, _ in _RELA.iter_unpack(rows)):
+            return True
         rows = next((image.content(s) for s in image.sections if s.type == _SHT_DYNSYM), b"")
-        is_asked |= any(info & 15 == _IFUNC and section for _, info, _, section, *_ in _SYMBOL.iter_unpack(rows))
-    if not is_asked:
-        return (), frozenset()
-    return _names_of(image)[1], frozenset(s.name for s in image.symbols(dynamic=True) if not s.section and s.name)
+        return any(info & 15 == _IFUNC and section for _, info, _, section, *_ in _SYMBOL.iter_unpack(rows))
 
 
 @cache
@@ -367,6 +365,15 @@ def read_dependency(path: str) -> SharedSymbols:
     """Return what `read_shared` does, for a library that this process does not make: it is read
     once, since it may have hundreds of megabytes."""
     return read_shared(path)
+
+
+def needed_as(path: str, needed: Iterable[str]) -> str:
+    """Return the one of the names `needed`, which a file has for its libraries, that is the name of
+    the library at `path`, or an empty string. A library without a soname has the name by which the
+    file's link named it, which may be a path."""
+    soname = read_dependency(path).soname
+    found = (n for n in needed if (n == soname if soname else os.path.basename(n) == os.path.basename(path)))
+    return next(found, "")
 
 
 def has_lto(path: str | Path) -> bool:

@@ -171,3 +171,48 @@ def test_two_libraries_of_equal_names_share_what_they_share_ahead_of_time(builds
     )
     plain, lazy = (printed(builds, kind, sys.executable, "-c", calls) for kind in ("plain", "lazy"))
     assert lazy == plain
+
+
+STANDARD = """
+#include <cstdlib>
+#include <new>
+void *operator new(std::size_t n) { BEFORE return std::malloc(n); }
+void operator delete(void *p) noexcept { std::free(p); }
+void operator delete(void *p, std::size_t) noexcept { std::free(p); }
+"""
+NOTES = 'extern "C" int note(int n) { static int all; return all += n; }\n'
+CALLS_NEW = (
+    '#include <cstdio>\nint run(int);\nint main() { int *volatile p = new int(3); std::printf("%d\\n", run(*p)); }\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("blob", "defines a function of the C or C++ library, which the runtime needs"),
+        ("library", "is asked by a resolver (IFUNC), or by a function in place of the C or C++ library's"),
+        ("program", "is asked by a resolver (IFUNC), or by a function in place of the C or C++ library's"),
+    ],
+)
+def test_what_the_runtime_calls_itself_is_no_blob_and_asks_none(
+    lazyck: Lazyck, tmp_path: Path, where: str, reason: str
+) -> None:
+    (tmp_path / "blob").mkdir()
+    is_blob = where == "blob"
+    before = "" if is_blob else "note(1);"
+    text = ('extern "C" int note(int);\n' if before else "") + STANDARD.replace("BEFORE", before)
+    (tmp_path / "blob" / "note.cpp").write_text(NOTES)
+    (tmp_path / ("blob/new.cpp" if is_blob else "new.cpp")).write_text(text)
+    (tmp_path / "lib.cpp").write_text('extern "C" int note(int);\nint run(int x) { return x + (note(0) > 0); }\n')
+    (tmp_path / "main.cpp").write_text(CALLS_NEW)
+    own, others = ("", "new.o") if where == "program" else ("new.o", "")
+    (tmp_path / "build.sh").write_text(
+        "set -e\nfor f in *.cpp blob/*.cpp; do c++ -fPIC -c $f -o $(basename $f .cpp).o; done\n"
+        f"c++ -shared -o libx.so lib.o note.o {own}\n"
+        f"c++ -o main main.o {others} -Wl,--no-as-needed ./libx.so\n"
+    )
+    done = lazyck("build", "full", "--toolchain", "host", "--", "sh", "build.sh", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert reason in done.stderr, done.stderr
+    ran = subprocess.run([tmp_path / "main"], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "3\n" if is_blob else "4\n"), ran.stderr
