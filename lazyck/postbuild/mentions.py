@@ -40,9 +40,8 @@ class _Batch:
 
     def __init__(self, group: Group, path: Path) -> None:
         self.group = group
-        lines: list[str] = []
-        self._own = preprocess.split(path, group.sources, group.cwd, lines).texts
-        self._headers = "".join(lines)
+        found, self._headers = preprocess.headers_in(path, group.sources, group.cwd)
+        self._own = found.texts
         self._texts = (self._headers, *self._own.values())
 
     @cached_property
@@ -63,8 +62,7 @@ class _Batch:
 
     @cached_property
     def c_names(self) -> frozenset[str]:
-        is_c = all(source.endswith(".c") for source in self._own)
-        return frozenset[str]().union(*(c_names(text, is_c=is_c) for text in self._texts))
+        return frozenset[str]().union(*(c_names(text, is_c=self.group.is_c) for text in self._texts))
 
 
 class _Spelled:

@@ -12,7 +12,7 @@ from lazyck import abi
 from lazyck.abi import Role
 from lazyck.errors import ToolchainError
 from lazyck.machines import MACHINES
-from lazyck.toolchains import answers, listed, native
+from lazyck.toolchains import answers, listed, lookup, native
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.identity import compiler_identity
 from lazyck.toolchains.options import CommandItem, OptionTable, join
@@ -202,6 +202,14 @@ class Toolchain(ABC):
     def _portable(self, cmd: CompileCommand, items: Sequence[CommandItem], level: str | None) -> list[CommandItem]:
         """Return options of `cmd` that mean on any machine what its options `items` mean here."""
         return native.portable(cmd.call.argv[: cmd.call.prefix], items, level)
+
+    def is_c(self, cmd: CompileCommand) -> bool:
+        """Return whether the host's part of `cmd` compiles C."""
+        items = self.table.split(self.base_words(cmd)[cmd.call.prefix :])
+        language = ["none", *(i.value for i in items if i.role is Role.LANGUAGE)][-1]
+        if language != "none":
+            return language == "c"
+        return cmd.source.endswith(".c") and not lookup.is_cxx_driver(cmd.call.tool)
 
     def base_env(self, cmd: CompileCommand) -> tuple[tuple[str, str], ...]:
         """Return the flag-carrying variables to use with `base_words`, which has the words of the

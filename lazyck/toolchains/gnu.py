@@ -93,7 +93,7 @@ class GnuToolchain(Toolchain):
         return driver_programs((*words[:prefix], *options), self._language(cmd), tuple(sorted(env.items())))
 
     def _language(self, cmd: CompileCommand) -> str:
-        return "c" if cmd.source.endswith(".c") else "c++"
+        return "c" if self.is_c(cmd) else "c++"
 
     def all_errors(self, compiler: tuple[str, ...]) -> tuple[str, ...]:
         flags = ("-ferror-limit=0", "-fmax-errors=0")  # clang's and gcc's

@@ -71,6 +71,12 @@ def is_c_driver(name: str) -> bool:
     return match is not None and match["family"] in ("cc", "gcc", "clang")
 
 
+def is_cxx_driver(name: str) -> bool:
+    """Return whether a driver of that name takes a file of C for one of C++."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match["family"] in ("c++", "g++", "clang++")
+
+
 def target_of(name: str) -> str:
     """Return the target triple that a compiler's name begins with, or an empty string."""
     match = _NAME.fullmatch(name)

@@ -148,10 +148,10 @@ def group(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def of(group: Path, source: str, *, guesses: bool = False) -> set[str]:
+def of(group: Path, source: str) -> set[str]:
     files = frozenset(str(p) for p in group.glob("*.h"))
     sources = [str(group / name) for name in ("blob.cpp", "second.cpp")]
-    reach = HeaderReach(files, sources, lambda f: f.endswith("/common.h"), guesses=guesses)
+    reach = HeaderReach(files, sources, lambda f: f.endswith("/common.h"))
     return {Path(f).name for f in reach.of(str(group / source))}
 
 
@@ -161,9 +161,8 @@ def test_headers_that_no_text_mentions_or_that_are_common_belong_to_every_blob(g
     assert of(group, "second.cpp") == {"other.h"} | common
 
 
-def test_a_macro_names_nothing_where_a_guess_will_do(group: Path) -> None:
+def test_a_macro_may_name_every_header(group: Path) -> None:
     assert len(of(group, "macro.cpp")) == 7
-    assert of(group, "macro.cpp", guesses=True) == of(group, "blob.cpp")
 
 
 def test_a_header_that_changed_is_read_again(group: Path) -> None:

@@ -54,7 +54,12 @@ _RUN_AT_LOAD = re.compile(_ATTRIBUTE + r"(?:constructor|destructor|init_priority
 _SYMBOL = re.compile(
     _ATTRIBUTE + r"(alias|ifunc|weakref|symver|target_clones|target_version|target(?=\s*\(\s*\"default))\b"
 )
-_PRAGMA = re.compile(r"visibility|weak|redefine_extname|clang\s+attribute")
+# A `#pragma` that is not among these may change what declarations mean.
+_PLAIN_PRAGMA = re.compile(
+    r"\s*#\s*pragma\s+(?:once|(?:push|pop)_macro|(?:no)?unroll|message|warning|region|endregion|mark|STDC|nv_\w+|diag_\w+"
+    r"|hd_warning_disable|(?:GCC|clang)\s+(?:diagnostic|ivdep|unroll|system_header|warning|error|poison|dependency|loop))\b"
+)
+_PRAGMA = re.compile(r"\s*#\s*pragma\b\s*(.*)")
 _TAG = re.compile(r"\b(?:struct|class|union|enum)\s+([A-Za-z_]\w*)\s*\{")
 _USING_ALIAS = re.compile(r"using\s+([A-Za-z_]\w*)\b[^=]*=")
 
@@ -74,8 +79,9 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
             context.append(before.strip())
             openings[tuple(context)] = None
         elif piece.ends == "#":
-            if pragma := _PRAGMA.search(text[piece.start : piece.end]):
-                raise Unsupported(f"has a #pragma {pragma[0]}")
+            line = text[piece.start : piece.end]
+            if (pragma := _PRAGMA.match(line)) and not _PLAIN_PRAGMA.match(line):
+                raise Unsupported(f"has a #pragma {pragma[1][:80]}")
         elif piece.ends == "block":
             head = text[piece.start : piece.last].strip()
             if _TRY.search(head):

@@ -21,13 +21,10 @@ from lazyck.postbuild.cxx.lexer import without_comments
 
 class HeaderReach:
     """Finds what the blobs of a group reach of `files`. Those for which `is_common` holds, and what
-    these lead to, belong to every blob, because the driver may add them by itself. With `guesses`,
-    a macro is taken to name none of them."""
+    these lead to, belong to every blob, because the driver may add them by itself."""
 
-    def __init__(
-        self, files: frozenset[str], sources: Iterable[str], is_common: Callable[[str], bool], *, guesses: bool = False
-    ) -> None:
-        self._files, self._guesses = files, guesses
+    def __init__(self, files: frozenset[str], sources: Iterable[str], is_common: Callable[[str], bool]) -> None:
+        self._files = files
         self._by_base: dict[str, list[str]] = {}
         for file in files:
             self._by_base.setdefault(posixpath.basename(file), []).append(file)
@@ -50,7 +47,7 @@ class HeaderReach:
     def _nexts(self, file: str) -> frozenset[str]:
         if file not in self._next:
             names, computed = included_by(file)
-            found = self._files if computed and not self._guesses else frozenset().union(*map(self._matches, names))
+            found = self._files if computed else frozenset().union(*map(self._matches, names))
             self._next[file] = found
         return self._next[file]
 

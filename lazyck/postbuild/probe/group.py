@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,9 @@ class Group:
         """Return how to compile preprocessed text, or None if only the toolchain's driver can."""
         return self.toolchain.text_compile(self.of(source, output), is_c=self.is_c)
 
-    @property
+    @cached_property
     def is_c(self) -> bool:
-        return self.suffix == ".c" or ("-x", "c") in pairwise(self.base)
+        return self.toolchain.is_c(next(iter(self.sources.values()))[0])
 
     def preprocess(self, source: Path, output: Path, text: str = "") -> proc.Result:
         """Preprocess `source`, into which `text` is written first if it is given."""

@@ -77,15 +77,21 @@ class _Prober:
             # With these words, preprocessing a blob together with others could give another text.
             if word := next((w for w in ("__COUNTER__", "__INCLUDE_LEVEL__", "__BASE_FILE__") if w in text), ""):
                 self.answers.doubts[source] = Doubt(f"uses {word}")
+            elif preprocess.is_odd(text):
+                self.answers.doubts[source] = Doubt("has directives of an unusual spelling")
             self._directives[source] = tuple(preprocess.DIRECTIVE_LINE.findall(text)) if "#" in text else ()
             self._macros[source] = preprocess.macros_of(text)
-        split = self._preprocess(list(group.sources), self._macros)
-        every = list(split.texts)
-        for sources, forget in self._clusters(split):
+        split, seen = self._preprocess(list(group.sources), self._macros), set[int]()
+        every, clusters, texts = list(split.texts), list(self._clusters(split)), self.answers.texts
+        for sources, forget in clusters:
             if sources != every or any(forget[s] != self._macros[s] for s in sources):
                 split = self._preprocess(sources, forget)
             if split.texts:
-                self._probe_cluster(split, sources, forget)
+                self._probe_cluster(split, sources)
+                if len(clusters) > 1:
+                    preprocess.thin(texts[-1], group.sources, group.cwd, seen)
+        if len(clusters) > 1:
+            texts.pop(0).unlink()  # that of all together
 
     # -- preprocess ------------------------------------------------------------------------------
 
@@ -116,9 +122,8 @@ class _Prober:
         return preprocess.Split()
 
     def _clusters(self, split: preprocess.Split) -> Iterable[tuple[list[str], dict[str, set[str]]]]:
-        """Group sources by macros that may change what shared headers say. Blobs that differ in
-        such macros are kept apart. All other macros are to be forgotten after each blob: they are
-        returned with the sources."""
+        """Group sources by the directives that may decide what shared headers say. Return with each
+        group the macros of its sources, which are to be forgotten after each."""
         inner = {path: preprocess.macros_of(preprocess.read_source(path)) for path in set(split.owned.values())}
         owners: dict[str, set[str]] = {}
         for (file, _), path in split.owned.items():
@@ -133,14 +138,12 @@ class _Prober:
                     found |= inner[path]
             return found
 
-        every = {s: all_macros(s) if inner else self._macros[s] for s in split.texts}
-        known = preprocess.mentioned(set().union(*every.values()), split.shared)
-        forget = {s: macros - known for s, macros in every.items()}
-        by_signature: dict[str, list[str]] = {}
+        by_directives: dict[str, list[str]] = {}
         skeleton = self._skeletons(split)
-        for s in every:
-            by_signature.setdefault(preprocess.signature(skeleton(s), known) if known else "", []).append(s)
-        return [(members, forget) for members in by_signature.values()]
+        for s in split.texts:
+            by_directives.setdefault(preprocess.decisive(skeleton(s)), []).append(s)
+        macros = {s: all_macros(s) if inner else self._macros[s] for s in split.texts}
+        return [(members, macros) for members in by_directives.values()]
 
     def _skeletons(self, split: preprocess.Split) -> Callable[[str], str]:
         """Return what makes skeletons, one for all in a directory that have equal directives."""
@@ -156,7 +159,7 @@ class _Prober:
 
     # -- probe -----------------------------------------------------------------------------------
 
-    def _probe_cluster(self, split: preprocess.Split, sources: Sequence[str], forget: Mapping[str, set[str]]) -> None:
+    def _probe_cluster(self, split: preprocess.Split, sources: Sequence[str]) -> None:
         group, answers = self._group, self.answers
         self._recall(split)
         batch = answers.texts[-1]
@@ -195,10 +198,8 @@ class _Prober:
             declarations = self._understand(source, split.texts.pop(source), declared)
             if declarations:
                 parsed[i] = declarations
-        skeleton = self._skeletons(split)
-        hidden = forget[sources[0]] if sources else set()
-        preludes = {b: _guarded_macros(skeleton(sources[b]), hidden) for b in parsed}
-        solver = Solver(group, self._work, sources, forget, preludes, split.shared, batch)
+        prelude = preprocess.decisive(self._skeletons(split)(sources[0])) if sources else ""
+        solver = Solver(group, self._work, sources, preprocess.guarded(prelude), batch)
         solver.solve(parsed)
         answers.found |= {sources[i]: found for i, found in solver.found.items()}
         for i, why in solver.failed.items():
@@ -257,12 +258,6 @@ def _defines_something(header: str) -> bool:
         return any(d.kind in (DeclarationKind.HEAD, DeclarationKind.DATA) for d in parse(header))
     except Unsupported as e:
         return "instantiation" in str(e)
-
-
-def _guarded_macros(skeleton: str, forget: set[str]) -> str:
-    names = sorted(preprocess.macros_of(skeleton) & forget)
-    push = [f'#pragma push_macro("{n}")' for n in names]
-    return "\n".join([*push, skeleton, *(line.replace("push_", "pop_", 1) for line in push)])
 
 
 class _Declared:

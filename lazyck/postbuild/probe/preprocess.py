@@ -7,7 +7,7 @@ or in a file that it includes and that has no include guard (`launcher.inc` afte
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,8 @@ DIRECTIVE_LINE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 _GUARD = re.compile(r"\s*(?:#\s*ifndef\s+(\w+)|#\s*if\s*!\s*defined\s*\(?\s*(\w+)\s*\)?)\s*\n\s*#\s*define\s+(\w+)")
 _MACRO_CALL = re.compile(r"^[ \t]*([A-Za-z_]\w{3,})[ \t]*\(", re.MULTILINE)
 _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.MULTILINE)  # `if` stands for ifdef and ifndef too
+_INCLUDE = re.compile(r"#\s*(?:include|include_next|import)\b")
+_ODD = re.compile(r"\*/[ \t]*(?:#|%:|\?\?=)|^[ \t]*(?:%:|\?\?=)|^[ \t]*#[ \t]*\w*[ \t]*(?:/\*|\\\n)", re.MULTILINE)
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 _CODE_SUFFIXES = frozenset(
     {".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".inc", ".inl", ".ipp", ".tpp", ".def", ".impl", ".in"}
@@ -40,7 +42,6 @@ class Split:
 
     texts: dict[str, str] = field(default_factory=dict)  # each blob's own text
     files: set[str] = field(default_factory=set)  # all files read below the blobs, as the compiler spells them
-    shared: set[str] = field(default_factory=set)  # shared headers that are no system headers
     owned: dict[tuple[str, int], str] = field(default_factory=dict)  # (file, line) of an `#include` → a blob's file
     guarded_code: dict[str, str] = field(default_factory=dict)
     direct: dict[str, str] = field(default_factory=dict)
@@ -120,10 +121,10 @@ _BATCH, _OWN, _SHARED, _DIRECT, _FOREIGN = range(5)
 
 
 def split(
-    batch: Path, blobs: Iterable[str], cwd: str, headers: list[str] | None = None, others: list[str] | None = None
+    batch: Path, blobs: Iterable[str], cwd: str, see: Callable[[str, bool], None] = lambda line, is_own: None
 ) -> Split:
-    """Split the preprocessed `batch` by its line markers. Lines of shared headers but the system's
-    are added to `headers`, and all lines but the blobs' own, with the markers, to `others`."""
+    """Split the preprocessed `batch` by its line markers. `see` gets each line, and whether it is
+    of a blob's own text, to which markers do not belong."""
     wanted = set(blobs)
     out = Split()
     stack: list[tuple[str, int]] = [("", _BATCH)]
@@ -133,15 +134,12 @@ def split(
     with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         for line in lines:
             m = _MARKER.match(line) if line[0] == "#" else None
-            if others is not None and (m or mode != _OWN):
-                others.append(line)
+            see(line, m is None and mode == _OWN)
             if m is None:
                 if mode == _OWN:
                     parts.append(line)
                 elif mode == _DIRECT:
                     header.append(line)
-                if headers is not None and mode in (_SHARED, _DIRECT):
-                    headers.append(line)
                 continue
             flags = m[3].split()
             if "1" in flags:
@@ -167,6 +165,38 @@ def split(
     return out
 
 
+def headers_in(batch: Path, blobs: Iterable[str], cwd: str) -> tuple[Split, str]:
+    """Return what `split` does, and all lines that are not the blobs' own."""
+    lines: list[str] = []
+    found = split(batch, blobs, cwd, lambda line, is_own: None if is_own else lines.append(line))
+    return found, "".join(lines)
+
+
+def thin(batch: Path, blobs: Iterable[str], cwd: str, seen: set[int]) -> None:
+    """Leave out of the preprocessed `batch` what headers have said in another: `seen` has the
+    hashes of lines between two markers, and gets those that are kept."""
+    kept: list[str] = []
+    run: list[str] = []
+
+    def flush() -> None:
+        key = hash("".join(run))
+        if run and key not in seen:
+            seen.add(key)
+            kept.extend(run)
+        run.clear()
+
+    def see(line: str, is_own: bool) -> None:
+        if is_own or line[0] == "#":
+            flush()
+            kept.append(line)
+        else:
+            run.append(line)
+
+    split(batch, blobs, cwd, see)
+    flush()
+    batch.write_text("".join(kept), encoding="utf-8", errors="surrogateescape")
+
+
 def _enter(
     out: Split, stack: list[tuple[str, int]], path: str, flags: list[str], wanted: set[str], blob: str, cwd: str
 ) -> int:
@@ -186,7 +216,6 @@ def _enter(
     out.files.add(full)
     if _SYSTEM in flags:
         return _FOREIGN
-    out.shared.add(full)
     return _DIRECT if parent == _OWN else _SHARED
 
 
@@ -201,12 +230,12 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         pending = ""
 
 
-def skeleton(path: str, owned: Mapping[tuple[str, int], str], depth: int = 0) -> str:
+def skeleton(path: str, owned: Mapping[tuple[str, int], str], above: frozenset[str] = frozenset()) -> str:
     """Return the file's directives alone, in order. Compiling them reads the same shared headers
     under the same macros: owned includes are replaced by their own skeleton, and quoted names next
-    to the file are made absolute."""
+    to the file are made absolute. A file that includes itself has each directive once."""
     out: list[str] = []
-    if depth > 50:
+    if path in above:
         return ""
     for number, line in _logical_lines(without_comments(read_source(path))):
         m = _DIRECTIVE.match(line)
@@ -216,7 +245,7 @@ def skeleton(path: str, owned: Mapping[tuple[str, int], str], depth: int = 0) ->
         if word in ("include", "include_next", "import"):
             inner = owned.get((path, number))
             if inner is not None:
-                out.append(skeleton(inner, owned, depth + 1))
+                out.append(skeleton(inner, owned, above | {path}))
                 continue
             if rest.startswith('"'):
                 beside = os.path.join(os.path.dirname(path), rest[1:].partition('"')[0])
@@ -231,30 +260,33 @@ def skeleton(path: str, owned: Mapping[tuple[str, int], str], depth: int = 0) ->
     return "\n".join(out)
 
 
-def mentioned(names: set[str], files: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for path in files:
-        if names - found:
-            found |= (names - found).intersection(IDENTIFIER.findall(read_source(path)))
-    return found
+def decisive(skeleton_text: str) -> str:
+    """Return the part of a blob's directives that can decide what shared headers say: all up to its
+    last `#include` of one."""
+    lines = skeleton_text.split("\n")
+    last = max((i for i, line in enumerate(lines) if _INCLUDE.match(line)), default=-1)
+    return "\n".join(lines[: last + 1])
 
 
-def signature(skeleton_text: str, names: set[str]) -> str:
-    """Return the part of a blob's directives that can change how shared headers read: all once they
-    touch one of `names`, without definitions of macros that headers do not know."""
-    if not names or not names.intersection(IDENTIFIER.findall(skeleton_text)):
-        return ""
-    lines = []
-    for line in skeleton_text.split("\n"):
-        m = _MACRO.match(line)
-        if m is None or m[1] in names:
-            lines.append(line)
-    return "\n".join(lines)
+def guarded(directives: str) -> str:
+    """Return directives that leave no macro of their own behind."""
+    names = sorted(macros_of(directives))
+    push = [f'#pragma push_macro("{n}")' for n in names]
+    return "\n".join([*push, directives, *(line.replace("push_", "pop_", 1) for line in push)])
+
+
+def is_odd(text: str) -> bool:
+    """Return whether a text may have directives that this reader takes for none: behind a comment,
+    with one inside, with a line break inside, or with other characters in place of `#`."""
+    return _ODD.search(text) is not None
 
 
 # -- what binds a source to its library: a blob runs in a library of its own ----------------
 
-_SECTION = re.compile(r'\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"')
+# The name may stand in assembler text, too.
+_SECTION = re.compile(
+    r"""\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"|\.(?:push)?section[ \t]+(?:\\")?([A-Za-z_]\w*)"""
+)
 _BOUNDS = re.compile(r"\b__(?:start|stop)_([A-Za-z_]\w*)")
 _NEXT = re.compile(r"\bdlv?sym\s*\(\s*\(?\s*\(\s*void\s*\*\s*\)\s*-\s*1")
 _DLADDR = re.compile(r"\bdladdr1?\s*\(")
@@ -272,7 +304,7 @@ def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
     if always := what_always_binds(text):
         return always[0]
     if "section" in text and (m := _SECTION.search(text)):
-        return Reason(ReasonKind.SECTION, f"{m[1]}, by way of __start_{m[1]}")
+        return Reason(ReasonKind.SECTION, f"{m[1] or m[2]}, by way of __start_{m[1] or m[2]}")
     if m := _BOUNDS.search(text):
         return Reason(ReasonKind.SECTION_BOUNDS, m[0])
     if "dl" in text and _NEXT.search(text):

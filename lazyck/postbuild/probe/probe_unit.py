@@ -23,7 +23,7 @@ _OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function
 _INSTANCES = ".lazyck.i"  # section of one blob's explicit instantiations
 _POINTERS = ".lazyck.r"  # section of the pointers to one blob's instantiations
 _KERNELS, _KERNEL_INSTANCES = ".lazyck.k", ".lazyck.t"  # sections of one blob's kernels, and of instances among them
-_LABEL = re.compile(r"lazyck-(blob|shared|prelude)-(\d+)")
+_LABEL = re.compile(r"lazyck-(?:(blob|shared)-(\d+)|prelude)")
 _DIAGNOSTIC = re.compile(r"\b(error|warning|note|remark)\b[^:]*:")
 _ATTRIBUTES = re.compile(r"(?:\s*\[\[.*?\]\])*\s*", re.DOTALL)
 _NESTED = re.compile(
@@ -67,10 +67,8 @@ def _closure(declarations: Sequence[Declaration], by_name: Mapping[str, list[int
     return sorted(seen)
 
 
-def render(
-    blobs: Mapping[int, Sequence[Declaration]], preludes: Sequence[str], by_reference: Collection[int] = ()
-) -> ProbeUnit:
-    """Return the unit for `blobs` (index to declarations) of one group. `preludes` read their
+def render(blobs: Mapping[int, Sequence[Declaration]], prelude: str, by_reference: Collection[int] = ()) -> ProbeUnit:
+    """Return the unit for `blobs` (index to declarations) of one cluster. `prelude` reads their
     headers. Blobs in `by_reference` have instantiations that their headers declare (`extern
     template`). These cannot be specialized then, so a pointer to each tells its name, and the
     instantiation itself its visibility.
@@ -83,7 +81,7 @@ def render(
     heads = Counter(
         t for b, ds in kept.items() for d, t in zip(ds, texts[b], strict=True) if d.kind is DeclarationKind.HEAD
     )
-    lines = [line for i, text in enumerate(preludes) for line in (f'# 1 "lazyck-prelude-{i}"', text)]
+    lines = ['# 1 "lazyck-prelude"', prelude]
     numbers: dict[tuple[tuple[str, ...], str], int] = {}
     instantiated: set[tuple[tuple[str, ...], str]] = set()
     for b, declarations in kept.items():
@@ -195,12 +193,12 @@ def _definition(head: str, initializers: str, section: str) -> str:
 
 def blame(unit: ProbeUnit, output: str) -> tuple[set[int], bool]:
     """Return the blobs at which a compiler's errors point, by the place of each and how that was
-    included, and whether they point at a prelude. Without errors, everything mentioned counts."""
+    included, and whether they point at the prelude. Without errors, everything mentioned counts."""
     at_error: set[tuple[str, int]] = set()
     mentioned: set[tuple[str, int]] = set()
     included: set[tuple[str, int]] = set()
     for line in output.splitlines():
-        labels = {(kind, int(number)) for kind, number in _LABEL.findall(line)}
+        labels = {(kind, int(number or 0)) for kind, number in _LABEL.findall(line)}
         mentioned |= labels
         diagnostic = _DIAGNOSTIC.search(line)
         if diagnostic:
@@ -211,7 +209,7 @@ def blame(unit: ProbeUnit, output: str) -> tuple[set[int], bool]:
             included |= labels
     found = at_error or mentioned
     blobs = {b for kind, n in found for b in ({n} if kind == "blob" else unit.shared[n] if kind == "shared" else ())}
-    return blobs, any(kind == "prelude" for kind, _ in found)
+    return blobs, any(not kind for kind, _ in found)
 
 
 def read_back(image: ElfImage, unit: ProbeUnit, how: TextCompile | None = None) -> dict[int, Answer | str]:
