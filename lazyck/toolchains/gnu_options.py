@@ -67,6 +67,8 @@ _LOADED = "-fplugin= -fpass-plugin= -B -specs= --specs= --config --no-default-co
 _LOADED_SEPARATE = "-B -specs --specs -wrapper -ccc-gcc-name -ccc-install-dir -include-pch -ivfsoverlay -vfsoverlay"
 # Only code that is loaded with the program may have these. Blobs are loaded later.
 _AT_START = "-ftls-model=initial-exec -ftls-model=local-exec -mcmodel=kernel"
+# They fill sections that a library reads as a whole.
+_OF_WHOLE_LIBRARIES = "-fpatchable-function-entry= -mrecord-mcount -fxray-instrument"
 # Options of code generation and of messages, whatever their value is: it is a word, not a file.
 _VALUED = (
     "-fcf-protection= -fdebug-prefix-map= -ffile-prefix-map= -fmacro-prefix-map= -fprofile-prefix-map= "
@@ -75,7 +77,7 @@ _VALUED = (
     "-fdiagnostics-escape-format= -fexcess-precision= -fexec-charset= -finput-charset= -fwide-exec-charset= "
     "-ffp-contract= -ffp-model= -ffp-eval-method= -ffp-exception-behavior= -fpermitted-flt-eval-methods= "
     "-fcomplex-arithmetic= -fdenormal-fp-math -fira-algorithm= -fira-region= -flive-patching= -flto= "
-    "-flto-partition= -foffload-lto= -fopenmp= -fpatchable-function-entry= -frandom-seed= -freorder-blocks-algorithm= "
+    "-flto-partition= -foffload-lto= -fopenmp= -frandom-seed= -freorder-blocks-algorithm= "
     "-fsanitize= -fno-sanitize= -fsanitize-recover= -fno-sanitize-recover= -fsanitize-trap= -fno-sanitize-trap= "
     "-fsimd-cost-model= -fvect-cost-model= -fstack-check= -fstack-reuse= -fstack-limit-symbol= -fsso-struct= "
     "-falign- -ftls-model= -ftrivial-auto-var-init= -fvisibility -fzero-call-used-regs= -fzero-init-padding-bits= "
@@ -127,7 +129,8 @@ _REFUSED = (
     (E, Role.REFUSE_COMPILE, "-fgpu-rdc -fcuda-rdc", abi.WHY_RELOCATABLE_DEVICE_CODE),
     (F, Role.REFUSE_COMPILE, "-gsplit-dwarf", abi.WHY_SPLIT_DEBUG),
     (E, Role.REFUSE_COMPILE, "-m32 -mx32 -m16 -miamcu -mabi=ilp32 -mbig-endian", abi.WHY_OTHER_MACHINE),
-    (F, Role.REFUSE_COMPILE, f"{_LOADED} {_AT_START} -remap", abi.WHY_UNSUPPORTED_OPTION),
+    (F, Role.REFUSE_COMPILE, f"{_LOADED} {_AT_START} {_OF_WHOLE_LIBRARIES} -remap", abi.WHY_UNSUPPORTED_OPTION),
+    (F, Role.REFUSE_COMPILE, "-fpreprocessed", abi.WHY_UNSUPPORTED_OPTION),  # the probe's units are not
     (S, Role.REFUSE_COMPILE, _LOADED_SEPARATE, abi.WHY_UNSUPPORTED_OPTION),
 )
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from lazyck import abi
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import host_text, listed, llvm, lookup
-from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for, unknown_ones
+from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for, target, unknown_ones
 from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
 from lazyck.toolchains.requirement import Requirement, RequirementState, try_out
 
@@ -70,9 +70,15 @@ class HostToolchain(GnuToolchain):
     def find_for(self, machine: str, env: Mapping[str, str], others: Iterable[tuple[str, ...]] = ()) -> tuple[str, ...]:
         """Return a C++ compiler (argv prefix) that makes code for `machine`: the one that `find`
         gives if it does, else the first that does among `others` and the compilers on PATH. Raises
-        `ToolchainError`."""
+        `ToolchainError`.
+
+        A build's `CXX` may be no compiler, or a script with words of its own, which runs in the
+        build's directory alone. Such a one is passed over.
+        """
         found = self.find(env)
-        first = (found.compiler,) if found else ()
+        is_known = found and lookup.is_compiler(Path(lookup.without_launchers(found.compiler)[0]).name)
+        is_wrapper = found and len(found.compiler) == 1 and target(found.compiler)
+        first = (found.compiler,) if found and (is_known or is_wrapper) else ()
         named = (*self.tools[:3], f"{machine}-linux-gnu-g++")
         on_path = ((path,) for path in (lookup.which(name, env) for name in named) if path)
         for compiler in chain(first, others, on_path):

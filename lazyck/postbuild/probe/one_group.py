@@ -183,6 +183,7 @@ class _Prober:
                 doubt = Doubt("may use a managed variable of a header", own_initializers=False)
                 answers.doubts.setdefault(source, doubt)
         reasons = {s: preprocess.what_binds(split.texts.get(s, ""), takes_late_managed=late) for s in sources}
+        reasons |= {s: reason for s in sources if (reason := preprocess.names_itself(self._directives[s]))}
         always = preprocess.what_always_binds(preprocess.read_source(batch))
         if len(always) > sum(len(preprocess.what_always_binds(text)) for text in texts):
             reasons = {s: reason or always[0] for s, reason in reasons.items()}

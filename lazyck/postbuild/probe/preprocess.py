@@ -296,6 +296,13 @@ _AT_START = re.compile(r'\btls_model(?:__)?\s*\(\s*"((?:initial|local)-exec)"')
 _MANAGED = re.compile(r"\(\(\s*(?:__)?managed(?:__)?\s*\)\)")
 
 
+def names_itself(directives: Iterable[str]) -> Reason | None:
+    """Return why a blob with these directives must be compiled eagerly if it includes what
+    `__FILE__` names, which is another file in a bundle."""
+    is_named = any("__FILE__" in d and _INCLUDE.match(d.lstrip()) for d in directives)
+    return Reason(ReasonKind.NOT_IN_BUNDLE, "__FILE__") if is_named else None
+
+
 def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
     """Return why a blob with this preprocessed text of its own must be compiled eagerly, or None.
     `takes_late_managed` is explained in `gpu_runtimes.py`."""
