@@ -94,7 +94,7 @@ MANIFEST_RECIPE = {
     "arch_flags": "L", "programs": "L", "headers": "S", "cpu": "S", "archs": "L",
 }  # fmt: skip
 RECORD_MAGIC = b"LZRC"
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 
 # -- the cache -------------------------------------------------------------------------------------
 CACHE_VERSION = "v1"

@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -78,6 +79,26 @@ def own_folder(directory: Path, name: str) -> Path | None:
     except (OSError, UsageError):
         return None
     return folder if os.access(folder, os.W_OK) else None
+
+
+_real = lru_cache(maxsize=65536)(os.path.realpath)
+
+
+def absolute(path: str, directory: str) -> str:
+    """Return `path`, relative to `directory`, without `.` and `..`. As for the kernel, `..` leads
+    out of the directory that a link leads to."""
+    parts = os.path.join(directory, path).split("/")
+    if ".." not in parts:
+        return os.path.normpath("/".join(parts))
+    last = len(parts) - parts[::-1].index("..")
+    return os.path.normpath(os.path.join(_real("/".join(parts[:last])), *parts[last:]))
+
+
+def physical(path: str) -> str:
+    """Return an absolute path of a file with no link among its directories. The file itself may be
+    one: what it includes by a relative path is looked for where its name is."""
+    head, name = os.path.split(absolute(path, "/"))
+    return os.path.join(_real(head), name)
 
 
 def digest(*parts: bytes) -> str:

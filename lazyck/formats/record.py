@@ -5,7 +5,8 @@ requests):
 
     record  := "LZRC" version:u32 size:u32 kind:u8[4] fields     size: of the whole record
     kind    := "COMP" | "LINK"
-    fields  := tool toolchain cwd source output prefix argv env    source is empty for a link
+    fields  := tool toolchain cwd source output content prefix argv env    of a link, without source
+    content := size ":" CRC-32           of the source then; empty if it is no plain file
     argv    := count:u32 string*         env := count:u32 (string string)*         prefix := u32
     string  := length:u32 byte*          everything else of type string
 
@@ -56,13 +57,13 @@ def decode_records(data: bytes, where: str) -> list[CompileCommand | LinkCommand
         size = r.number()
         r.end = min(len(data), at + size)
         kind = r.take(4)
-        tool, toolchain, cwd, source, output = (r.string() for _ in range(5))
+        tool, toolchain, cwd, source, output, content = (r.string() for _ in range(6))
         prefix = r.number()
         argv = tuple(r.string() for _ in range(r.number()))
         env = tuple((r.string(), r.string()) for _ in range(r.number()))
         call = Invocation(tool, toolchain, cwd, argv, prefix, env)
         if kind == b"COMP":
-            found.append(CompileCommand(call, source, output))
+            found.append(CompileCommand(call, source, output, content))
         elif kind == b"LINK":
             found.append(LinkCommand(call, output))
         else:

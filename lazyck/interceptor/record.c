@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shim.h"
@@ -50,6 +51,28 @@ char* map_text(const List* pairs, const char* text) {
     return text_of(&b);
 }
 
+// Returns the CRC-32 of zlib, which Python has, too.
+static unsigned crc32_of(const char* data, size_t size) {
+    unsigned table[256], crc = ~0u;
+    for (unsigned i = 0; i < 256; i++) {
+        table[i] = i;
+        for (int bit = 0; bit < 8; bit++) table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320u : 0);
+    }
+    for (size_t i = 0; i < size; i++) crc = crc >> 8 ^ table[(crc ^ (unsigned char)data[i]) & 255];
+    return ~crc;
+}
+
+// Appends what tells whether the file at `path` is the same later: its size and CRC. The text is
+// empty for what can be read once only.
+static void append_content(Buffer* b, const char* path) {
+    char text[40] = "", *data;
+    struct stat st;
+    size_t size;
+    if (!stat(path, &st) && S_ISREG(st.st_mode) && read_file(path, &data, &size))
+        snprintf(text, sizeof text, "%zu:%08x", size, crc32_of(data, size));
+    append_string(b, text);
+}
+
 Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict, const char* cwd) {
     bool is_link = verdict->action == k_link;
     const List* prefix = is_link ? &conf->real : &conf->compiler;
@@ -63,6 +86,7 @@ Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict,
     append_string(&b, cwd);
     append_string(&b, is_link ? "" : verdict->source);
     append_string(&b, verdict->output ? verdict->output : "");
+    append_content(&b, is_link ? "" : verdict->source);
     // The prefix of a record is the compiler alone. Further words of CXX are options like any
     // others.
     size_t words = is_link ? prefix->n : 1;

@@ -185,7 +185,7 @@ def write(root: Path, files: Mapping[str, str | bytes], manifest: Manifest) -> t
         if isinstance(source, bytes):
             data = source
         else:
-            data = apart.kept(with_relative_includes(Path(source).read_bytes(), place, where), source)
+            data = apart.kept(with_relative_includes(Path(source).read_bytes(), place, where), source, place)
         with open(target, "wb") as out:  # pathlib takes as long as the rest
             out.write(data)
         os.utime(target, (0, 0))  # as unpacked files have it
@@ -201,20 +201,27 @@ def write(root: Path, files: Mapping[str, str | bytes], manifest: Manifest) -> t
 
 
 class PragmaOnce:
-    """Prevents `#pragma once` from merging files in a bundle that are distinct in the build.
+    """Lets `#pragma once` take for one file in a bundle what it takes for one in the build.
 
     GCC treats two files with `#pragma once` as one if their sizes, contents and modification times
     (in seconds) are equal. All files of a bundle have one time, so their sizes must differ if their
-    relative includes resolve differently.
+    relative includes resolve differently. Clang treats two names of one file so, which a link makes
+    or a hard link. In a bundle, the second name includes the first.
     """
 
     def __init__(self) -> None:
         self._times: dict[str, dict[int, int]] = {}
+        self._places: dict[tuple[int, int], str] = {}
 
-    def kept(self, data: bytes, source: str) -> bytes:
-        """Return the contents for the bundle, with an empty line for each earlier distinct time."""
-        if not _ONCE.search(data) or not depends_on_place(data):
+    def kept(self, data: bytes, source: str, place: str) -> bytes:
+        """Return the contents of `source` for its `place` in the bundle. Those of another file of
+        equal contents and another time have an empty line more."""
+        if not _ONCE.search(data):
             return data
+        if not depends_on_place(data):
+            status = os.stat(source)
+            first = self._places.setdefault((status.st_dev, status.st_ino), place)
+            return data if first == place else encode(f'#include "{os.path.relpath(first, os.path.dirname(place))}"\n')
         times = self._times.setdefault(digest(data), {})
         return data + b"\n" * times.setdefault(int(Path(source).stat().st_mtime), len(times))
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from lazyck import abi
 from lazyck.abi import Role
+from lazyck.files import absolute, physical
 from lazyck.formats.manifest import Recipe
 from lazyck.machines import MACHINES
 from lazyck.toolchains.base import Toolchain
@@ -76,7 +77,9 @@ class BundlePaths:
         return f"{self.library}/tree/{self.in_tree(path)}"
 
     def in_tree(self, path: str) -> str:
-        """Return where `path` goes, relative to the bundle's tree."""
+        """Return where `path` goes, relative to the bundle's tree: by no link, so that `..` leads
+        where it leads in the build."""
+        path = physical(path)
         is_plain = path.startswith(self._lead) and not _ROUNDABOUT.search(path)
         return path[len(self._lead) :] if is_plain else os.path.relpath(path, self.prefix)
 
@@ -99,8 +102,9 @@ class BundlePaths:
         if it holds headers that are there, in the toolchain's home, or in the system's
         directories. The result is empty for any other path. Nothing was found there, and after the
         build, another user may be able to put something there."""
-        if has_headers and path in self.held and not self.is_foreign(path):
-            return f"{abi.PH_ROOT}/{self.in_bundle(path)}"
+        place = os.path.realpath(path) if os.path.isdir(path) else physical(path)
+        if has_headers and place in self.held and not self.is_foreign(path):
+            return f"{abi.PH_ROOT}/{self.in_bundle(place)}"
         words = (self.word(path), self.word(os.path.realpath(path)))
         return next((w for w in words if not w.startswith("/")), words[0] if of_system(words[0]) else "")
 
@@ -144,9 +148,9 @@ def header_directories(
         if item.name in toolchain.path_options:
             found.update(_named_path(item, cwd))
         else:
-            found.update(os.path.normpath(path) for word in item.words for path in HEADER_PATH.findall(word))
+            found.update(absolute(path, cwd) for word in item.words for path in HEADER_PATH.findall(word))
     given = (word for _, value in variables for word in value.split())
-    found.update(os.path.normpath(path) for word in given for path in HEADER_PATH.findall(word))
+    found.update(absolute(path, cwd) for word in given for path in HEADER_PATH.findall(word))
     return found
 
 
@@ -182,7 +186,7 @@ def _map_inside(words: str, paths: BundlePaths) -> str:
     is empty if `words` name no others and nothing else."""
 
     def mapped(found: re.Match[str], *, has_headers: bool) -> str:
-        parts = [paths.searched(os.path.normpath(p), has_headers=has_headers) for p in found[1].split(":")]
+        parts = [paths.searched(absolute(p, "/"), has_headers=has_headers) for p in found[1].split(":")]
         return found[0].replace(found[1], ":".join(parts)) if all(parts) else ""
 
     out = HEADER_PATH.sub(lambda m: mapped(m, has_headers=True), words)
@@ -221,7 +225,3 @@ def path_outside(recipe: Recipe, toolchain: Toolchain) -> str:
     given += [value for name, value in recipe.env if name != abi.CCBIN_VARIABLE]
     found = (path for word in given for path in _ABSOLUTE.findall(_TEXT_INSIDE.sub("", word)))
     return next((path for path in found if not of_system(path)), "")
-
-
-def absolute(path: str, cwd: str) -> str:
-    return os.path.normpath(os.path.join(cwd, path))

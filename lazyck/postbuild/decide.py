@@ -170,7 +170,7 @@ def asked_early(files: Iterable[SymbolNames], early: frozenset[str], standard: f
     functions of the `standard` libraries, which the runtime calls, ask for, those that define this,
     and so on."""
     files = list(files)
-    taken = [f for f in files if f.resolved or not standard.isdisjoint(f.functions)]
+    taken = [f for f in files if f.resolved or not standard.isdisjoint(f.strong)]
     asked = early.union(*(f.undefined for f in taken))
     while more := [f for f in files if f not in taken and not f.defined.isdisjoint(asked)]:
         taken += more

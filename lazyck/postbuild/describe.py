@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from lazyck import __version__, abi
 from lazyck.abi import Role
-from lazyck.files import digest, encode
+from lazyck.files import digest, encode, physical
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes
 from lazyck.postbuild import bundle, bundle_paths
 from lazyck.postbuild.build_options import BuildOptions
@@ -183,10 +183,12 @@ def paths_by_toolchain(lazy: Sequence[Probed], name: str, options: BuildOptions)
     reached = {p.blob.source for p in lazy}
     for headers, toolchain in {(p.headers, p.blob.call.toolchain) for p in lazy}:
         reached |= {h for h in headers if not first[toolchain].is_foreign(h)}
+    reached = set(map(physical, reached))
     prefix = common_prefix(reached)
     for directory in sorted(_searched(lazy), key=len):
-        if inside(prefix, directory) and not any(p.is_foreign(directory) for p in first.values()):
-            prefix = directory
+        place = os.path.realpath(directory)
+        if inside(prefix, place) and not any(p.is_foreign(directory) for p in first.values()):
+            prefix = place
             break
     held = with_parents(reached, prefix)
     return {t: BundlePaths(p.home, shims, name, prefix, held) for t, p in first.items()}

@@ -17,10 +17,10 @@ from functools import cached_property
 from pathlib import Path
 
 from lazyck import abi, proc
-from lazyck.files import digest, encode
+from lazyck.files import absolute, digest, encode
 from lazyck.formats.manifest import BlobRecord, Recipe
 from lazyck.postbuild.bundle import FileDigests
-from lazyck.postbuild.bundle_paths import HEADER_PATH, BundlePaths, absolute, header_directories, inside
+from lazyck.postbuild.bundle_paths import HEADER_PATH, BundlePaths, header_directories, inside
 from lazyck.postbuild.cxx.includes import asked_by, included_by
 from lazyck.postbuild.describe import Description
 from lazyck.postbuild.link_context import LinkContext

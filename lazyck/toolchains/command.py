@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass
 
+from lazyck.files import absolute
+
 
 @dataclass(frozen=True)
 class Invocation:
@@ -20,7 +22,7 @@ class Invocation:
 
     def path(self, name: str) -> str:
         """Return `name`, a path from the command line, as an absolute path without `.` and `..`."""
-        return os.path.normpath(os.path.join(self.cwd, name))
+        return absolute(name, self.cwd)
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class CompileCommand:
     call: Invocation
     source: str
     output: str
+    content: str = ""  # what the source was then (see formats/record.py)
 
     def __hash__(self) -> int:
         return hash((self.source, self.output))  # which tell nearly all apart: `call` is long

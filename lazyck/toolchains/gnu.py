@@ -108,7 +108,12 @@ class GnuToolchain(Toolchain):
         is_lto = ["-fno-lto", *(i.name for i in items if i.name in ("-flto", "-fno-lto"))][-1] == "-flto"
         is_shared = not (is_lto or self.hides_symbols(base))
         unique = (flag,) if not is_shared and accepts((base[0],), (flag,), "c++") else ()
-        return (base[0], *join(kept), "-fPIC", *unique, *self._naming_flags(base))
+        return (base[0], *join(kept), "-fPIC", *self._as_built(base, items), *unique, *self._naming_flags(base))
+
+    def _as_built(self, base: Sequence[str], items: Sequence[CommandItem]) -> tuple[str, ...]:
+        """Return options that let the compiler predefine beside `-fPIC` what it does with the
+        options `items`."""
+        return ()
 
     def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         """Return options from which the compiler makes names that it would else make of the

@@ -1,6 +1,7 @@
 """Describe the host's C and C++ compilers: gcc and clang, under any name on PATH."""
 
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import ClassVar
 
 from lazyck import abi
 from lazyck.errors import ToolchainError
-from lazyck.toolchains import host_text, listed, llvm, lookup
+from lazyck.toolchains import answers, host_text, listed, llvm, lookup
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for, target, unknown_ones
 from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
+from lazyck.toolchains.options import CommandItem
 from lazyck.toolchains.requirement import Requirement, RequirementState, try_out
 
+_POSITION = re.compile(r"-f(?:no-)?(?:pic|PIC|pie|PIE)")  # whether code may lie anywhere
 _LINKERS = ("ld", "ld.gold", "ld.lld", "ld.mold")
 _TRIAL = """#include <filesystem>
 #include <mutex>
@@ -58,6 +61,19 @@ class HostToolchain(GnuToolchain):
         *words, compile_only, source, to, output = self.host_compile(job)
         more = (*self.all_errors(job.base[:1]), *host_text.fewer_collections(job.base[:1]))
         return TextCompile((*words, *more, compile_only, *host_text.language(is_c=is_c), source, to, output))
+
+    def _as_built(self, base: Sequence[str], items: Sequence[CommandItem]) -> tuple[str, ...]:
+        given = [i.name for i in items if _POSITION.fullmatch(i.name)]
+        if given[-1:] == ["-fPIC"]:
+            return ()
+        status, said = answers.ask((base[0], *given), ("-dM", "-E", "-x", "c", "/dev/null"))
+        if status != 0 or "#define" not in said:
+            return ()
+        built = dict(re.findall(r"#define (__(?:pic|PIC|pie|PIE)__) (\d)", said))
+        now = {"__pic__": "2", "__PIC__": "2"}
+        names = [name for name in (*now, "__pie__", "__PIE__") if built.get(name) != now.get(name)]
+        changed = [(f"-U{name}", *([f"-D{name}={built[name]}"] if name in built else [])) for name in names]
+        return tuple(word for words in changed for word in words)
 
     def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         seed = f"-frandom-seed={abi.PH_NAME}"

@@ -247,7 +247,8 @@ def string(text: str) -> bytes:
 
 def record(kind: bytes = b"COMP", version: int = abi.RECORD_VERSION, output: str = "/w/a.o") -> bytes:
     """Return a record as the shim writes it."""
-    fields = b"".join(map(string, ("hipcc", "rocm", "/w", "/w/a.cpp" if kind == b"COMP" else "", output)))
+    source = ("/w/a.cpp", output, "5:0000abcd") if kind == b"COMP" else ("", output, "")
+    fields = b"".join(map(string, ("hipcc", "rocm", "/w", *source)))
     fields += struct.pack("<I", 2)
     fields += struct.pack("<I", 3) + b"".join(map(string, ("ccache", "hipcc", ODD)))
     fields += struct.pack("<I", 1) + string("CPATH") + string("/include")
@@ -259,7 +260,10 @@ CALL = Invocation("hipcc", "rocm", "/w", ("ccache", "hipcc", ODD), 2, (("CPATH",
 
 def test_records_one_after_the_other_are_read_with_every_field() -> None:
     data = record() + b"\0\0\0" + record(b"LINK", output="/w/b.so") + b"\0"
-    assert decode_records(data, "x.o") == [CompileCommand(CALL, "/w/a.cpp", "/w/a.o"), LinkCommand(CALL, "/w/b.so")]
+    assert decode_records(data, "x.o") == [
+        CompileCommand(CALL, "/w/a.cpp", "/w/a.o", "5:0000abcd"),
+        LinkCommand(CALL, "/w/b.so"),
+    ]
     assert decode_records(b"", "x.o") == []
     assert decode_records(b"\0", "x.o") == []
 

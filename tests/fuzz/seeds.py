@@ -72,7 +72,7 @@ def text(value: bytes) -> bytes:
 
 
 def record(kind: bytes) -> bytes:
-    fields = b"".join(map(text, (b"c++", b"host", b"/cwd", b"a.cpp", b"a.o"))) + struct.pack("<II", 1, 2)
+    fields = b"".join(map(text, (b"c++", b"host", b"/cwd", b"a.cpp", b"a.o", b"9:00000000"))) + struct.pack("<II", 1, 2)
     fields += text(b"-c") + text(b"a.cpp") + struct.pack("<I", 1) + text(b"A") + text(b"b")
     return abi.RECORD_MAGIC + struct.pack("<II", abi.RECORD_VERSION, len(fields) + 16) + kind + fields
 

@@ -476,12 +476,22 @@ def test_equal_files_that_the_build_tells_apart_by_time_stay_apart(tmp_path: Pat
 
     once = b'#pragma once\n#include "below.h"\n'
     apart = PragmaOnce()
-    assert apart.kept(once, made("a", 1000)) == once
-    assert apart.kept(once, made("b", 2000)) == once + b"\n"
-    assert apart.kept(once, made("c", 1000)) == once
-    assert apart.kept(once, made("d", 3000)) == once + b"\n\n"
+    assert apart.kept(once, made("a", 1000), "a") == once
+    assert apart.kept(once, made("b", 2000), "b") == once + b"\n"
+    assert apart.kept(once, made("c", 1000), "c") == once
+    assert apart.kept(once, made("d", 3000), "d") == once + b"\n\n"
     for text in (b"#pragma once\n#include <far.h>\n", b'#include "below.h"\n'):
-        assert [apart.kept(text, made(name, i)) for i, name in enumerate("ef")] == [text, text]
+        assert [apart.kept(text, made(name, i), name) for i, name in enumerate("ef")] == [text, text]
+
+
+def test_a_second_name_of_a_file_that_is_read_once_includes_the_first(tmp_path: Path) -> None:
+    (tmp_path / "a.h").write_text(once := "#pragma once\nstruct S {};\n")
+    (tmp_path / "link.h").symlink_to("a.h")
+    (tmp_path / "hard.h").hardlink_to(tmp_path / "a.h")
+    apart = PragmaOnce()
+    places = {"a.h": "x/a.h", "link.h": "x/y/link.h", "hard.h": "hard.h"}
+    kept = [apart.kept(once.encode(), str(tmp_path / name), place) for name, place in places.items()]
+    assert kept == [once.encode(), b'#include "../a.h"\n', b'#include "x/a.h"\n']
 
 
 def test_files_of_a_bundle_have_one_time_and_only_our_own_programs_run(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def make_deferred(path: Path, source: str) -> None:
     def string(text: str) -> bytes:
         return struct.pack("<I", len(text)) + text.encode()
 
-    body = b"".join(map(string, ("g++", "host", "/build", source, str(path))))
+    body = b"".join(map(string, ("g++", "host", "/build", source, str(path), "")))
     body += struct.pack("<I", 1) + struct.pack("<I", 1) + string("/usr/bin/g++") + struct.pack("<I", 0)
     record = abi.RECORD_MAGIC + struct.pack("<II", abi.RECORD_VERSION, 16 + len(body)) + b"COMP" + body
     raw, empty = path.with_suffix(".rec"), path.with_suffix(".c")

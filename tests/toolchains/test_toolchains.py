@@ -189,9 +189,25 @@ def test_tables_are_consistent() -> None:
 
 def test_a_recipe_shows_symbols() -> None:
     words = HOST.recipe_words(
-        ("/usr/bin/g++", "-O3", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-flto=auto")
+        ("/usr/bin/g++", "-O3", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-flto=auto", "-fPIC")
     )
-    assert words == ("/usr/bin/g++", "-O3", "-fPIC", "-fno-gnu-unique", f"-frandom-seed={abi.PH_NAME}")
+    assert words == ("/usr/bin/g++", "-O3", "-fPIC", "-fPIC", "-fno-gnu-unique", f"-frandom-seed={abi.PH_NAME}")
+
+
+@pytest.mark.parametrize(("option", "predefined"), [
+    ("-fno-pic", {}), ("-fPIE", {"__PIC__": "2", "__PIE__": "2"}), ("-fpie", {"__PIC__": "1", "__PIE__": "1"}),
+    ("-fpic", {"__PIC__": "1"}), ("-fPIC", {"__PIC__": "2"}),
+])  # fmt: skip
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_a_recipe_predefines_what_the_build_s_options_do(
+    compiler: str, option: str, predefined: dict[str, str]
+) -> None:
+    path = shutil.which(compiler)
+    if path is None:
+        pytest.skip(f"no {compiler} on PATH")
+    words = [w for w in HOST.recipe_words((path, option)) if not w.startswith("-frandom-seed")]
+    done = subprocess.run([*words, "-dM", "-E", "-x", "c++", "/dev/null"], capture_output=True, text=True, check=True)
+    assert dict(re.findall(r"#define (__PI[CE]__) (\d)", done.stdout)) == predefined
 
 
 @pytest.mark.parametrize(("options", "expected"), [("-flto", True), ("-flto=auto", True), ("-flto -fno-lto", False)])

@@ -44,7 +44,8 @@ def find(outputs: Iterable[str], tmp: Path) -> list[Path]:
         if os.path.isfile(output) and elf.kind(output) in ("shared", "executable"):
             with contextlib.suppress(FormatError):  # the loader will say so
                 image, (any_state, *_) = elf.read_shared(output), states.values()
-                if elf.has_resolvers(output) or standard_among(image.defined, any_state.runtime_compiler):
+                own = [name for name, binding in image.defined.items() if binding == "GLOBAL"]
+                if elf.has_resolvers(output) or standard_among(own, any_state.runtime_compiler):
                     for name in map(os.path.basename, image.needed):
                         asked[name] = image.undefined | asked.get(name, frozenset())
     found = []

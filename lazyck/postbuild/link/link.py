@@ -1,12 +1,14 @@
 """Turns one intercepted link into the lazy library."""
 
+import contextlib
 import hashlib
 import os
 import resource
 import shutil
 import time
+import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from lazyck import proc, waiting
 from lazyck.abi import Role
+from lazyck.errors import BuildError
 from lazyck.files import encode, write_atomic
 from lazyck.postbuild import link_rules, state, summary
 from lazyck.postbuild.archives import Archives
@@ -43,7 +46,7 @@ from lazyck.postbuild.reasons import Reason, ReasonKind, of_pair, sentence
 from lazyck.quantities import counted
 from lazyck.settings.environment import runtime_source
 from lazyck.toolchains import HOST, by_name
-from lazyck.toolchains.command import LinkCommand
+from lazyck.toolchains.command import CompileCommand, LinkCommand
 from lazyck.toolchains.gpu_runtimes import of_toolchain
 from lazyck.toolchains.linker_options import LinkerItem
 
@@ -92,6 +95,7 @@ def link_lazily(
     directory = state.staging(final)
     link = with_objects(link, directory, env)
     inputs = read_inputs(link, by_name(link.call.toolchain).table)
+    check_sources(inputs.blobs)
     compiler = runtime_compiler(link, inputs, env)
     cache = ProbeCache(options.tmp / PROBE_CACHE)
     context = LinkContext(link, inputs, options, env, final, directory, compiler, cache, say)
@@ -101,7 +105,7 @@ def link_lazily(
         archive, probed = static_runtime(context, probe_blobs(context, found))
     mentions = Mentions(probed.texts)
     archives = Archives(inputs, probed, found, mentions)
-    standard = standard_among(found.objects.functions.union(*(p.symbols for p in probed.probed)), compiler)
+    standard = standard_among(found.objects.strong.union(*(p.firm for p in probed.probed)), compiler)
     given = Given(context, probed, found, mentions, archives, early.known(options.tmp, final), standard)
     steps = Steps(given, archive, reader, clock.step)
     facts, plan = Facts(), decide(given, Facts(), steps.runtime_of)
@@ -166,6 +170,21 @@ def runtime_meanwhile(context: LinkContext) -> Iterator[None]:
         if context.inputs.blobs and context.options.jobs > 1:
             beside.submit(relink.runtime_objects, context.directory, context.compiler, runtime_source(), context.env)
         yield
+
+
+def check_sources(blobs: Iterable[CompileCommand]) -> None:
+    """Raise `BuildError` if the source of a blob is no longer what was compiled: what is compiled
+    later would be another text."""
+    for blob in blobs:
+        if blob.content and os.path.isfile(blob.source):
+            text = Path(blob.source).read_bytes()
+            if blob.content != f"{len(text)}:{zlib.crc32(text):08x}":
+                raise BuildError(
+                    f"{blob.source}: it has changed since it was compiled to {blob.output}, and a lazy library is made "
+                    "of what it is now",
+                    "compile it again; if the build itself changes the file after it has compiled it, keep it out of "
+                    "--blobs",
+                )
 
 
 def with_objects(link: LinkCommand, directory: Path, env: Mapping[str, str]) -> LinkCommand:
@@ -266,6 +285,25 @@ def warnings(settled: Settled) -> list[str]:
         f"({sentence(e.reasons)})"
         for e in settled.failed
     ]
+    if later := written_later(settled):
+        count = counted(len(later), "header was", "headers were")
+        example = f"for example {min(later)}: the library is made of what it says now"
+        found.append(f"{count} written after a blob that may read it was compiled, {example}")
+    return found
+
+
+def written_later(settled: Settled) -> set[str]:
+    """Return the headers that are newer than the deferred object of a blob that may read them."""
+    oldest: dict[frozenset[str], int] = {}
+    for p in settled.lazy:
+        with contextlib.suppress(OSError):
+            made = os.stat(p.blob.output).st_mtime_ns
+            oldest[p.headers] = min(made, oldest.get(p.headers, made))
+    found: set[str] = set()
+    for headers, made in oldest.items():
+        for header in headers:
+            with contextlib.suppress(OSError):
+                found.update([header] if os.stat(header).st_mtime_ns > made else ())
     return found
 
 

@@ -170,7 +170,8 @@ def has_c_blobs(inputs: LinkInputs) -> bool:
 
 
 def standard_among(symbols: Iterable[str], driver: Sequence[str]) -> frozenset[str]:
-    """Return those of the `symbols` that the C or C++ library which `driver` links defines, too."""
+    """Return those of the strong `symbols` that the C or C++ library which `driver` links defines,
+    too."""
     names = frozenset(s for s in symbols if not s.startswith("_Z") or _MAY_BE_STANDARD.match(s))
     found: set[str] = set()
     for library in ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1") if names else ():

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lazyck import toolchains
+from lazyck.files import absolute
 from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.cxx import demangle
 from lazyck.postbuild.cxx.instances import instances
@@ -241,7 +242,9 @@ def _headers(answers: Answers) -> tuple[frozenset[str], dict[str, str]]:
                 found |= {os.path.join(group.cwd, f) for f in marked if not f.endswith("/")}
     blobs = [s for s in sources if s not in unlisted]
     found |= _device_files(group, answers.work, blobs, unlisted)
-    return frozenset({_plain(f) for f in found} - ({"/dev/null"} | set(group.sources) - answers.files)), unlisted
+    return frozenset(
+        {absolute(f, group.cwd) for f in found} - ({"/dev/null"} | set(group.sources) - answers.files)
+    ), unlisted
 
 
 def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: dict[str, str]) -> set[str]:
@@ -264,15 +267,3 @@ def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: di
             )
         found |= rule_files(output, group.cwd)
     return found - {str(batch), *sources}
-
-
-@lru_cache(maxsize=65536)
-def _plain(path: str) -> str:
-    """Return `path` without `..` and `.` parts, if that names the same file."""
-    short = os.path.normpath(path)
-    if short == path:
-        return path
-    try:
-        return short if os.path.samefile(short, path) else path
-    except OSError:
-        return path
