@@ -81,6 +81,8 @@ static void take_option(const Conf* conf, Command* cmd, const Rule* rule, const 
     if (strchr(k_of_depfile, role)) {
         cmd->omits_system_headers = role == LAZYCK_ROLE_DEPEND_USER || role == LAZYCK_ROLE_DEPEND_WORDS_USER;
         cmd->depends = true;
+        // The driver says what the object is called, unless the words are for the preprocessor.
+        cmd->names_source = role == LAZYCK_ROLE_DEPEND_WORDS || role == LAZYCK_ROLE_DEPEND_WORDS_USER;
         if (*value) cmd->depfile = *split(value, ",");
     }
     if (role == LAZYCK_ROLE_DEPEND_PHONY) cmd->has_phony_targets = true;
@@ -147,6 +149,9 @@ static void parse_environment(const Conf* conf, Command* cmd) {
             if (!waiting.mode && strchr(k_of_compiler, rule.role)) take_option(conf, cmd, &rule, *word);
         }
     }
+    // gcc and clang write what a source reads into the files that these name.
+    const char *gnu = getenv("DEPENDENCIES_OUTPUT"), *sun = getenv("SUNPRO_DEPENDENCIES");
+    if ((gnu && *gnu) || (sun && *sun)) refuse(&cmd->compile_refusal, LAZYCK_WHY_OTHER_OUTPUT);
     for (size_t i = 0; i + 2 < conf->pass_when.n; i += 3) {
         const char* value = getenv(conf->pass_when.v[i]);
         if (!strcmp(value ? value : "", conf->pass_when.v[i + 1]))
@@ -154,9 +159,17 @@ static void parse_environment(const Conf* conf, Command* cmd) {
     }
 }
 
-// Returns `path` joined to `cwd`, without `.`, `..` and doubled slashes.
+// Returns `path` joined to `cwd`, without `.`, `..` and doubled slashes. As for the kernel, `..`
+// leads out of the directory that a link leads to.
 char* absolute_path(const char* cwd, const char* path) {
     char* full = path[0] == '/' ? copy_text(path, strlen(path)) : join_text(cwd, "/", path);
+    char* last = NULL;
+    for (char* at = full; (at = strstr(at, "/..")); at += 3)
+        if (!at[3] || at[3] == '/') last = at + 3;
+    if (last) {
+        const char* real = realpath(copy_text(full, (size_t)(last - full)), NULL);
+        if (real) full = join_text(real, last, "");
+    }
     char *out = full, *p = full;
     while (*p) {
         while (*p == '/') p++;

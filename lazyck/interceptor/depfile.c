@@ -44,7 +44,13 @@ bool write_depfile(const Command* cmd, const char* source, const List* headers) 
         if (i) append_text(&b, " ");
         append_text(&b, cmd->targets.v[i]);
     }
-    if (!cmd->targets.n) append_text(&b, quote_for_make(cmd->output));
+    if (!cmd->targets.n && cmd->names_source) {
+        const char *name = name_of(source), *dot = strrchr(name, '.');
+        size_t n = dot ? (size_t)(dot - name) : strlen(name);
+        append_text(&b, quote_for_make(join_text(copy_text(name, n), ".o", "")));
+    } else if (!cmd->targets.n) {
+        append_text(&b, quote_for_make(cmd->output));
+    }
     append_text(&b, ":");
     if (!strchr(source, '\n')) {
         append_text(&b, " ");
@@ -58,6 +64,7 @@ bool write_depfile(const Command* cmd, const char* source, const List* headers) 
         append_text(&b, ":\n");
     }
     const char* path = depfile_path(cmd);
+    if (!strcmp(path, "-")) return write(STDOUT_FILENO, b.data, b.n) == (ssize_t)b.n;
     struct stat st;
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) {  // for example -MF /dev/null, /dev/stdout
         int fd = open(path, O_WRONLY | O_CLOEXEC);

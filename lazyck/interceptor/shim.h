@@ -58,6 +58,7 @@ typedef struct {
     const char* other_output;               // the output if the words name none; empty or NULL if unknown
     const char *refusal, *compile_refusal;  // reason codes, or NULL
     bool compiles, depends, links_statically, has_odd_response, has_phony_targets, omits_system_headers;
+    bool names_source;        // the rule of a depfile is for the source's name with `.o`
     Rule waiting;             // an option among words for another program, whose value is the next such word
     bool has_other_includes;  // options may lead to headers in a way that the shim does not follow
 } Command;

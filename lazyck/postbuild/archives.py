@@ -12,7 +12,9 @@ from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.inputs import LinkInputs
 from lazyck.postbuild.objects.symbols import LinkSymbols, together
 from lazyck.postbuild.probe.probe import ProbeResult
+from lazyck.toolchains import linker_options
 from lazyck.toolchains.command import CompileCommand
+from lazyck.toolchains.linker_options import WRAPPED, WRAPPER
 
 Needs = Mapping[CompileCommand, frozenset[str]]
 
@@ -28,9 +30,14 @@ class Linkable:
     has_startup: bool = False
 
 
-def pulled(parts: Sequence[Linkable], wanted: Iterable[str], defined: Iterable[str]) -> set[Hashable]:
+def pulled(
+    parts: Sequence[Linkable], wanted: Iterable[str], defined: Iterable[str], wrapped: Iterable[str] = ()
+) -> set[Hashable]:
     """Return the names of those `parts`, given in link order, that a link takes if it wants the
-    symbols `wanted` and has `defined`. Of several parts with a symbol, the first is taken."""
+    symbols `wanted` and has `defined`. Of several parts with a symbol, the first is taken. A
+    reference to one that is `wrapped` wants its wrapper."""
+    meant = {symbol: WRAPPER + symbol for symbol in wrapped}
+    meant |= {WRAPPED + symbol: symbol for symbol in meant}
     first: dict[str, Linkable] = {}
     for part in parts:
         for symbol in part.defines:
@@ -39,6 +46,7 @@ def pulled(parts: Sequence[Linkable], wanted: Iterable[str], defined: Iterable[s
     have, left = set(defined), list(wanted)
     while left:
         symbol = left.pop()
+        symbol = meant.get(symbol, symbol)
         if symbol in first and symbol not in have:
             found.add(first[symbol].name)
             have |= first[symbol].defines
@@ -78,7 +86,8 @@ class Archives:
         if self._found.unread or not (members or self._inputs.optional):
             return Members()
         lazy = [b for b in self._probed if b not in compiled]
-        named = self._mentions.by_blob(self._offered(members, compiled))
+        wrapped = linker_options.wrapped(self._inputs.linker)
+        named = self._mentions.by_blob([*self._offered(members, compiled), *(WRAPPED + symbol for symbol in wrapped)])
         wants = {b: needs[b] if b in needs else named(b) for b in lazy}
         parts = {part.name: part for part in [*members, *self._blobs(compiled, wants)]}
         sure = {name: part if name in needs or name not in wants else _asking(part) for name, part in parts.items()}
@@ -102,7 +111,8 @@ class Archives:
         firm = [part for part in parts if part.name not in self._optional]
         wanted = needed.union(self._asked_for, *(part.needs for part in firm))
         defined = self._given.defined.union(*(part.defines for part in firm))
-        return pulled([part for part in parts if part.name in self._optional], wanted, defined)
+        wrapped = linker_options.wrapped(self._inputs.linker)
+        return pulled([part for part in parts if part.name in self._optional], wanted, defined, wrapped)
 
     @cached_property
     def _optional(self) -> frozenset[Hashable]:

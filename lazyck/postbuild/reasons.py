@@ -63,8 +63,9 @@ class ReasonKind(Enum):
         f"Call `dlsym` by a function {_ELSEWHERE}: a blob is in a library of its own.",
     )
     DLADDR = (
-        "asks dladdr in which file code is, and code of a blob is in a file of its own",
-        f"Call `dladdr` by a function {_ELSEWHERE}, with the address of a function of that file.",
+        "asks in which file code is (dladdr, $ORIGIN), and code of a blob is in a file of its own",
+        f"Call `dladdr` by a function {_ELSEWHERE}, with the address of a function of that file, and `dlopen` with a "
+        "path of `$ORIGIN` there, too.",
     )
     ASSEMBLER_FILES = (
         "makes the assembler read other files, which are in no list of what the compiler read",

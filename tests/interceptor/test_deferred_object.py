@@ -184,6 +184,7 @@ def test_an_object_is_replaced_whole_and_respects_umask(host: Project) -> None:
     [
         ("-MD -o k.o", "k.d", "k.o: blob/k.cpp\n"),
         ("-MMD -MF x.d -o k.o", "x.d", "k.o: blob/k.cpp\n"),
+        ("-Wp,-MMD,w.d -o o\\ ut.x/other.o", "w.d", "k.o: blob/k.cpp\n"),
         ("-MD -MFx.d -MTtarget -o k.o", "x.d", "target: blob/k.cpp\n"),
         ("-MD -MT 'a b' -MQ 'a b$#' -o k.o", "k.d", "a b a\\ b$$\\#: blob/k.cpp\n"),
         ("-Wp,-MD,x.d -o k.o", "x.d", "k.o: blob/k.cpp\n"),
@@ -197,6 +198,28 @@ def test_a_depfile_names_the_source(host: Project, options: str, file: str, rule
     host.ok("g++", *shlex.split(options), "-c", "blob/k.cpp")
     assert (host.dir / file).read_text() == rule
     assert host.last.action == "defer"
+
+
+def test_a_rule_goes_to_standard_output_if_it_is_asked_there(host: Project) -> None:
+    assert host.ok("g++", "-MMD", "-MF", "-", "-c", "blob/k.cpp", "-o", "k.o") == "k.o: blob/k.cpp\n"
+    assert host.last.action == "defer"
+    assert not (host.dir / "-").exists()
+
+
+@pytest.mark.parametrize("variable", ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"])
+def test_a_variable_that_names_a_file_for_rules_is_the_compiler_s(host: Project, variable: str) -> None:
+    host.ok("g++", "-c", "blob/k.cpp", "-o", "k.o", **{variable: "v.d t.o"})
+    assert (host.last.action, host.last.reason) == ("pass", "other-output")
+    assert (host.dir / "v.d").read_text().startswith("t.o: ")
+
+
+def test_a_path_that_leads_out_of_a_linked_directory_is_followed_as_by_the_kernel(host: Project) -> None:
+    (host.dir / "deep" / "blob").mkdir(parents=True)
+    (host.dir / "deep" / "far").mkdir()
+    (host.dir / "deep" / "blob" / "k.cpp").write_text("int deep;\n")
+    (host.dir / "link").symlink_to("deep/far")
+    host.ok("g++", "-c", "link/../blob/k.cpp", "-o", "k.o")
+    assert host.compile("k.o").source == str(host.dir / "deep" / "blob" / "k.cpp")
 
 
 def test_no_depfile_without_being_asked(host: Project) -> None:

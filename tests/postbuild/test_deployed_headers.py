@@ -226,6 +226,23 @@ def test_a_blob_that_reads_a_path_of_this_machine_is_eager_and_its_neighbours_ar
     assert call(tree.deploy(), "a", "b") == {"a": 4, "b": 5}
 
 
+def test_a_path_that_leads_out_of_a_linked_directory_is_followed_as_by_the_kernel(tree: Tree) -> None:
+    for place, value in (("deep/inc", 3), ("inc", 4), ("deep/own", 5), ("own", 6)):
+        tree.write(f"{place}/v.h", f"#define V {value}\n")
+    tree.write("deep/er/blob/a.cpp", '#include "../../inc/v.h"\nextern "C" int a() { return V; }\n')
+    tree.write("blob/b.cpp", '#include "../inc/v.h"\nextern "C" int b() { return V; }\n')
+    tree.write("blob/c.cpp", '#include <v.h>\nextern "C" int c() { return V; }\n')
+    (tree.dir / "lib").mkdir()
+    (tree.dir / "lib" / "link").symlink_to("../deep/er/blob")
+    tree.build(
+        "c++ -fPIC -c lib/link/a.cpp -o a.o; c++ -fPIC -c blob/b.cpp -o b.o\n"
+        "c++ -fPIC -I$PWD/lib/link/../../own -c blob/c.cpp -o c.o; c++ -shared a.o b.o c.o -o libx.so"
+    )
+    expected = {"a": 3, "b": 4, "c": 5}
+    assert call(tree.dir / "libx.so", *expected) == expected
+    assert call(tree.deploy(), *expected) == expected
+
+
 def test_a_directory_that_is_gone_and_made_again_by_others_is_not_searched(tree: Tree) -> None:
     there = tree.dir.parent / "pip-build-env"
     for place in ("include", "of variable", "for host compiler"):

@@ -4,6 +4,7 @@ yields."""
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,56 @@ def test_blobs_whose_macros_change_a_shared_header_are_read_apart(bench: Bench) 
     texts = {f"t{d}": text.format(d=d) for d in (7, 8, 9)}
     texts["default"] = '#include "tile.h"\nvoid other(lib::seq<TILE>) {}\n'
     check(bench, **texts)
+
+
+@pytest.mark.parametrize(
+    ("header", "first", "second"),
+    [
+        ("", "/* c */ #define N 4\n", "#ifndef N\n#define N 8\n#endif\n"),
+        ("#pragma once\n#define N 4\n", '#include "other.h"\n', "#ifndef N\n#define N 8\n#endif\n"),
+        ("#pragma once\n#undef K\n#define K 4\n", '#include "other.h"\n#define N K\n', "#define N K\n"),
+        (
+            "#pragma once\n#define P(x) CFG_##x\nenum { from_header = P(SIZE) };\n",
+            '#define CFG_SIZE 4\n#include "other.h"\n#define N from_header\n',
+            '#define CFG_SIZE 8\n#include "other.h"\n#define N from_header\n',
+        ),
+        (
+            "#pragma once\nstruct S { char c; int i; };\n",
+            '#pragma pack(1)\n#include "other.h"\n#pragma pack()\n#define N sizeof(S)\n',
+            '#include "other.h"\n#define N sizeof(S)\n',
+        ),
+        ("", "#pragma pack(1)\n#define N 4\n", "struct S { char c; int i; };\n#define N sizeof(S)\n"),
+    ],
+)
+def test_nothing_of_one_blob_holds_for_the_next(any_bench: Bench, header: str, first: str, second: str) -> None:
+    (any_bench.at / "other.h").write_text(header)
+    lead, last = '#include "common.h"\n', "void {}(lib::seq<N>) {{}}\n"
+    found = check(
+        any_bench, flags=["-DK=8"], compiled=["a"] if "/*" in first or "pack(1)" in first else [],
+        a=lead + first + last.format("a"), b=lead + second + last.format("b"),
+    )  # fmt: skip
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("compiler", "words", "suffix", "symbol"),
+    [
+        ("g++", [], ".c", "_Z1fi"),
+        ("gcc", ["-x", "c++"], ".c", "_Z1fi"),
+        ("g++", ["-xc"], ".cpp", "f"),
+        ("gcc", [], ".c", "f"),
+    ],
+)
+def test_the_language_is_that_of_the_driver_or_option(
+    tmp_path: Path, compiler: str, words: list[str], suffix: str, symbol: str
+) -> None:
+    bench = Bench(tmp_path, (f"/usr/bin/{compiler}",), suffix=suffix)
+    source = tmp_path / f"one{suffix}"
+    source.write_text("int f(int x) { return x; }\n")
+    command = bench.command(str(source), *words)
+    call = replace(command.call, tool=compiler)
+    (found,) = probe([replace(command, call=call)], tmp_path / "work", NO_CACHE, jobs=1).probed
+    assert found.symbols == (symbol,)
 
 
 def test_a_macro_of_the_command_line_survives_a_blob_that_redefines_it(bench: Bench) -> None:

@@ -266,6 +266,8 @@ def test_a_blob_whose_code_is_about_its_own_library_is_eager(bench: Bench) -> No
         "next": 'void* c() { return dlsym(RTLD_NEXT, "malloc"); }',
         "where": "int d() { Dl_info info; return dladdr((void*)d, &info); }",
         "counted": 'static int e __attribute__((section("registry"))) = __COUNTER__;\nint f() { return e; }',
+        "pushed": 'void p() { asm(".pushsection registry,\\"aw\\"\\n.long 1\\n.popsection"); }',
+        "origin": 'void* o() { return dlopen("$ORIGIN/plug.so", RTLD_NOW); }',
         "fine": 'void* g() { return dlsym(RTLD_DEFAULT, "malloc"); }\n'
         '__attribute__((section(".text.hot"))) int h();\nint h() { return 1; }',
     }
@@ -275,7 +277,9 @@ def test_a_blob_whose_code_is_about_its_own_library_is_eager(bench: Bench) -> No
         "entry": "puts something into a section that is read as a whole: registry, by way of __start_registry",
         "reads": "refers to the bounds of a section, of which each library has its own: __start_registry",
         "next": "asks dlsym for RTLD_NEXT, the definition after its own library's",
-        "where": "asks dladdr in which file code is, and code of a blob is in a file of its own",
+        "where": "asks in which file code is (dladdr, $ORIGIN), and code of a blob is in a file of its own",
+        "pushed": "puts something into a section that is read as a whole: registry, by way of __start_registry",
+        "origin": "asks in which file code is (dladdr, $ORIGIN), and code of a blob is in a file of its own: $ORIGIN",
         "counted": "puts something into a section that is read as a whole: registry, by way of __start_registry",
     }
 

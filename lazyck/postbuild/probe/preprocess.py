@@ -290,6 +290,7 @@ _SECTION = re.compile(
 _BOUNDS = re.compile(r"\b__(?:start|stop)_([A-Za-z_]\w*)")
 _NEXT = re.compile(r"\bdlv?sym\s*\(\s*\(?\s*\(\s*void\s*\*\s*\)\s*-\s*1")
 _DLADDR = re.compile(r"\bdladdr1?\s*\(")
+_ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}|\bRTLD_DI_ORIGIN\b")
 # The assembler reads another file. `x.include(y)` is C++.
 _READING = re.compile(r"\.inc(?:bin|lude)\b(?!\s*[(.;,)\]=-])")
 _AT_START = re.compile(r'\btls_model(?:__)?\s*\(\s*"((?:initial|local)-exec)"')
@@ -318,6 +319,8 @@ def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
         return Reason(ReasonKind.RTLD_NEXT)
     if "dladdr" in text and _DLADDR.search(text):
         return Reason(ReasonKind.DLADDR)
+    if "ORIGIN" in text and (m := _ORIGIN.search(text)):
+        return Reason(ReasonKind.DLADDR, m[0])
     return None
 
 

@@ -165,3 +165,18 @@ def test_a_source_that_the_link_compiles_is_read_as_an_object(lazyck: Lazyck, tm
     shown = re.search(r"compile of main.cpp ended with status 1; its command is in (\S+)", done.stderr)
     assert shown, done.stderr
     assert "-c main.cpp" in Path(shown[1]).read_text()
+
+
+def test_a_wrapper_in_an_archive_is_wanted_by_who_calls_what_it_wraps(lazyck: Lazyck, tmp_path: Path) -> None:
+    (tmp_path / "blob").mkdir()
+    wrapper = 'extern "C" int __real_f(int);\nextern "C" int __wrap_f(int x) { return __real_f(x) + 500; }\n'
+    (tmp_path / "blob" / "wrap.cpp").write_text(wrapper)
+    (tmp_path / "blob" / "f.cpp").write_text('extern "C" int f(int x) { return x + 1; }\n')
+    (tmp_path / "main.cpp").write_text('extern "C" int f(int);\nextern "C" int run(int x) { return f(x); }\n')
+    script = "set -e\nfor f in *.cpp blob/*.cpp; do c++ -fPIC -c $f -o $(basename $f .cpp).o; done\n"
+    script += "ar rcs libp.a wrap.o f.o\nc++ -shared -o libx.so main.o libp.a -Wl,--wrap=f\n"
+    (tmp_path / "build.sh").write_text(script)
+    done = lazyck("build", "full", "--toolchain", "host", "--", "sh", "build.sh", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    code = "import ctypes; print(ctypes.CDLL('./libx.so').run(3))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout == "504\n"

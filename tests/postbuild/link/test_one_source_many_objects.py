@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import Lazyck
+from support.link_project import FLAGS, SHARED, Project, body
 
 from lazyck.formats.manifest import decode
 
@@ -92,3 +93,31 @@ def test_an_object_that_a_link_meets_more_than_once_is_one_blob(lazyck: Lazyck, 
     )
     assert "1 blob deferred, 1 lazy" in build(lazyck, tmp_path, script)
     assert call(tmp_path / "libx.so", "run") == [11]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cp blob/v1.cpp keep; sed -i 's/x + 1/x + 2/' blob/v1.cpp; $CXX -c blob/v1.cpp -o v1.o; cp keep blob/v1.cpp",
+        "$CXX -c blob/v1.cpp -o v1.o; sed -i 's/twice<1>/twice<2>/' blob/v1.cpp; $CXX -c blob/v1.cpp -o v2.o",
+    ],
+)
+def test_a_source_that_the_build_changes_after_its_compile_ends_the_link(
+    lazyck: Lazyck, tmp_path: Path, script: str
+) -> None:
+    project = Project(lazyck, tmp_path).write({1: body(1, "x + 1")})
+    project.file("build.sh", f"set -e\nCXX='c++ {FLAGS}'\n{script}\n$CXX -c dispatch.cpp\n{SHARED}\n")
+    done = lazyck("build", "full", "--toolchain", "host", "--", "sh", "build.sh", cwd=tmp_path)
+    assert done.returncode != 0
+    assert f"{tmp_path}/blob/v1.cpp: it has changed since it was compiled to {tmp_path}/v1.o" in done.stderr
+    assert "keep it out of --blobs" in done.stderr
+
+
+def test_a_header_that_the_build_writes_after_a_compile_is_named(lazyck: Lazyck, tmp_path: Path) -> None:
+    project = Project(lazyck, tmp_path).write({1: body(1, "x + OF_HEADER")})
+    project.file("n.h", "#define OF_HEADER 1\n")
+    flags = f"{FLAGS} -include n.h"
+    project.build(f"touch -d '+1 minute' n.h\n{SHARED}", flags)
+    assert (
+        f"1 header was written after a blob that may read it was compiled, for example {tmp_path}/n.h" in project.report
+    )
