@@ -93,6 +93,10 @@ ROWS = {
     "symbols/ifunc-of-the-library": Row(both='extern "C" int i%(int);', term="i%(x)",
         host='static int r1%(int x) { return x + 1; } extern "C" void* pick%(void) { return (void*)r1%; }\nextern "C" '
         'int i%(int) __attribute__((ifunc("pick%")));'),
+    "symbols/operator-new": Row(term="[] { int* p = new int(3); int v = *p; delete p; return v; }()", blobs={"n%.cpp": (
+        "#include <cstdlib>\n#include <new>\nvoid* operator new(std::size_t n) { return std::malloc(n); }\n"
+        "void operator delete(void* p) noexcept { std::free(p); }\n"
+        "void operator delete(void* p, std::size_t) noexcept { std::free(p); }\n", "")}),
     "symbols/address": Row(both="int b%(int); typedef int (*F%)(int); F% p%();", head="int b%(int x) { return x; }",
         term="(b% == p%())", host="F% p%() { return b%; }", value="(p%() == b%)"),
     "symbols/section": Row(both="int b%(int);",
@@ -144,6 +148,9 @@ ROWS = {
         head='static int c%(int x) { int r; __asm__("sub $136, %%%%rsp\\n call host%@PLT\\n add $136, %%%%rsp" : '
         '"=a"(r), "+D"(x) : : "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "cc", "memory"); return r; }',
         term="c%(x)", host='extern "C" int host%(int x) { return x + 5; }'),
+    "assembler/pushed-section": Row(term="z%()", value="(int)(__stop_own% - __start_own%)",
+        head='static int z%() { __asm__(".pushsection own%,\\"aw\\"\\n.long 1\\n.popsection"); return 1; }',
+        host='extern "C" __attribute__((weak)) int __start_own%[], __stop_own%[];'),
     "assembler/alias": Row(both='extern "C" int a%(int);',
         head='extern "C" int o%(int x) { return x + 9; } __asm__(".globl a%\\n.set a%, o%");', value="a%(x)"),
     "assembler/weak": Row(both='extern "C" int a%(int);',

@@ -3,6 +3,9 @@
 from programs.rows import Row
 
 H = "#ifndef H%\n#define H%\nstatic inline int h%(void) { return VALUE; }\n#endif\n"
+# A function in whose name a number stands.
+OF_SIZE = "template <int N> struct I% {};\nint q%(I%<SIZE>) { return 1; }\n"
+DEFAULT = "#ifndef D%\n#define D% 8\n#endif\n" + OF_SIZE.replace("SIZE", "D%")
 ANGLE, QUOTE = "#include <h%.h>", '#include "h%.h"'
 
 
@@ -65,6 +68,15 @@ ROWS = {
         before="$CXX -fPIC -O1 -w -x c++-header inc%/h%.h -o inc%/h%.h.gch"),
     "headers/option-file": Row(head=ANGLE, term="h%() + W%", flags="@words%",
         files={"inc%/h%.h": H, "words%": "-Iinc% -DW%=VALUE\n"}),
+    "headers/out-of-a-linked-directory": Row(head='#include "../l%/../h%.h"', term="h%()", links={"l%": ("d%/in",) * 2},
+        files={"d%/in/o.h": "", "d%/h%.h": H, "h%.h": H.replace("VALUE", "33")}),
+    "headers/packed": Row(head="#pragma pack(push, 1)\n#include <h%.h>\n#pragma pack(pop)", term="(int)sizeof(P%)",
+        flags="-Iinc%", files={"inc%/h%.h": "#pragma once\nstruct P% { char c; int i; };\n"},
+        blobs={"p%.cpp": ("#include <h%.h>\n" + OF_SIZE.replace("SIZE", "sizeof(P%)"), "-Iinc%")}),
+    "headers/default-of-a-macro": Row(head=ANGLE, term="D%", flags="-Iinc%",
+        files={"inc%/h%.h": "#pragma once\n#define D% 4\n"}, blobs={"d%.cpp": (DEFAULT, "")}),
+    "headers/definition-behind-a-comment": Row(head="/* once */ #define D% 4", term="D%",
+        blobs={"d%.cpp": (DEFAULT, "")}),
     "headers/undefined-macro": Row(head="#ifdef linux\n#define U% 1\n#else\n#define U% 2\n#endif", term="U%",
         flags="-Ulinux"),
     "data/embed": Row(head='static const unsigned char w%[] = {\n#embed "../data%/w.bin"\n};', term="w%[0]",

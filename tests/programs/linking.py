@@ -55,6 +55,8 @@ ROWS = {
     "libraries/as-needed": dependency("-Wl,--as-needed -ldep%"),
     "libraries/not-needed": dependency("-Wl,--as-needed -ldep% -Wl,--no-as-needed", term=""),
     "libraries/linker-script": dependency("-ldep%", "real%", "echo 'INPUT(libreal%.so)' > out/libdep%.so"),
+    "libraries/without-a-soname": helper("$CXX -shared -o out/libdep%.so out/help%.ob",
+        "-Lout -Wl,-rpath,'$ORIGIN' -Wl,--as-needed -ldep%"),
     "libraries/versions": Row(head='extern "C" int ver%(int);', term="ver%(x)", files={
         "ver%.c": "int old%(int x) { return x + 1; }\nint new%(int x) { return x + 2; }\n"
             '__asm__(".symver old%, ver%@V1"); __asm__(".symver new%, ver%@@V2");\n',
@@ -75,6 +77,8 @@ ROWS = {
         host='extern "C" int __wrap_help%(int x) { return x + 500; }'),
     "linker/wrap-of-a-blob": Row(words="-Wl,--wrap=f0", host='extern "C" int __real_f0(int);\n'
         'extern "C" int __wrap_f0(int x) { return __real_f0(x) + 900; }'),
+    "linker/wrapper-in-an-archive": replace(archive("rcs", "out/libblobs.a -Wl,--wrap=f0"), blobs={"w%.cpp": (
+        'extern "C" int __real_f0(int);\nextern "C" int __wrap_f0(int x) { return __real_f0(x) + 700; }\n', "")}),
     "linker/defined-symbol": Row(host='extern "C" int real%(int x) { return x + 60; }', words="-Wl,--defsym=def%=real%",
         head='extern "C" int def%(int);', term="def%(x)"),
     "linker/init": Row(host='int begun% = 1; extern "C" void begin%() { begun% = 5; }', value="begun%",
