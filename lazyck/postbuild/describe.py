@@ -8,14 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from lazyck import __version__, abi
-from lazyck.abi import Role
 from lazyck.files import digest, encode, physical
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes
 from lazyck.postbuild import bundle, bundle_paths
 from lazyck.postbuild.build_options import BuildOptions
 from lazyck.postbuild.bundle_paths import BundlePaths, common_prefix, header_directories, inside, with_parents
 from lazyck.postbuild.cxx import mangled
-from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.eager import EagerObject, HostUnit, Program, can_be
 from lazyck.postbuild.facts import Settled
 from lazyck.postbuild.link_context import LinkContext
@@ -77,7 +75,6 @@ def describe(
     lazy, owned, options, machine = settled.lazy, settled.owned, context.options, context.inputs.machine
     every = [*lazy, *units.values()]
     paths = paths_by_toolchain(every, context.name, options)
-    reached = Reached(every, paths)
     files: dict[str, str | bytes] = {}
     runtime = f"{context.name}/tree/.lazyck/{bridge.name}" if bridge else ""
     if bridge:
@@ -106,7 +103,7 @@ def describe(
     rows: list[tuple[Probed, BlobRecord]] = []
 
     def key_of(p: Probed, recipe: Recipe, *library: str) -> str:
-        read = contents.of_headers(reached.by(p), paths[p.blob.call.toolchain])
+        read = contents.of_headers(p.headers, paths[p.blob.call.toolchain])
         return bundle.blob_digest(recipe, context.name, library, contents.of_file(p.blob.source), read)
 
     linked = [s.key for s in stand_ins]
@@ -202,26 +199,6 @@ def _searched(lazy: Sequence[Probed]) -> set[str]:
         words, variables = toolchain.base_words(blob)[1:], toolchain.base_env(blob)
         found |= header_directories(words, blob.call.cwd, toolchain, variables)
     return found
-
-
-class Reached:
-    """Finds the headers that each blob can read, for its key."""
-
-    def __init__(self, lazy: Sequence[Probed], paths: Mapping[str, BundlePaths]) -> None:
-        groups: dict[tuple[frozenset[str], str], list[str]] = {}
-        for p in lazy:
-            groups.setdefault((p.headers, p.blob.call.toolchain), []).append(p.blob.source)
-        self._reach: dict[tuple[frozenset[str], str], HeaderReach] = {}
-        for (headers, name), sources in groups.items():
-            where, own = paths[name], by_name(name).own_headers
-            added = frozenset(h for h in headers if os.path.basename(h) in own and where.is_foreign(h))
-            self._reach[headers, name] = HeaderReach(headers, sources, added.__contains__)
-
-    def by(self, p: Probed) -> frozenset[str]:
-        call = p.blob.call
-        items = by_name(call.toolchain).table.split(call.argv[call.prefix :])
-        forced = [i.value or "" for i in items if i.role is Role.INCLUDE_FILE]
-        return self._reach[p.headers, call.toolchain].of(p.blob.source, [n for f in forced for n in f.split(",")])
 
 
 class Recipes:

@@ -88,7 +88,7 @@ class Case:
 
     @cached_property
     def absolute_names(self) -> frozenset[str]:
-        return frozenset(n for file in self.places.values() for n in included_by(file)[0] if n.startswith("/"))
+        return frozenset(n for file in self.places.values() for n in included_by(file) if n.startswith("/"))
 
     def key(self, contents: FileDigests) -> str:
         """Return a digest of the preprocessor's options, inputs and search paths."""
@@ -304,7 +304,7 @@ def _foreseen(case: Case) -> set[str]:
         found: set[str] = set()
         for name in case.asked_by(texts):
             found |= _candidates(case, name)
-        for name in {name for file in fresh for name in included_by(file)[0]}:
+        for name in {name for file in fresh for name in included_by(file)}:
             tail = "/" + name.rpartition("../")[2]
             if not any(file.endswith(tail) for file in by_name.get(os.path.basename(name), ())):
                 found |= {path for path in _candidates(case, name) if _bytes(path) in equals}

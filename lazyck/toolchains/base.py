@@ -105,8 +105,6 @@ class Toolchain(ABC):
     unit_suffixes: tuple[str, ...] = (".cu", ".hip")  # suffixes of sources that may have device code
     unit_verbs = (abi.UNIT_HOST, abi.UNIT_KERNEL)  # commands of `lazyck-unit` that make the two kinds of unit
     entry_verb = ""  # the command that makes a host unit as a library of its own; empty: blobs are compiled whole
-    # names of headers that the compiler reads before any source, whether or not that includes them
-    own_headers: frozenset[str] = frozenset({"stdc-predef.h"})
     # package manager → command line that installs the toolchain (see check.install_line)
     install: ClassVar[Mapping[str, str]] = {}
     _dropped: frozenset[str] = frozenset()  # options that do not affect how a blob is compiled: archs, temporaries

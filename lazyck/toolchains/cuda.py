@@ -80,7 +80,6 @@ class CudaToolchain(Toolchain):
     entry_verb = "entry"
     # With --threads, nvcc 12.4's --dryrun tries to read the output of its own steps, and fails.
     hinders_units = _both("-t") | _TEMPORARIES
-    own_headers = Toolchain.own_headers | {"cuda_runtime.h"}
     _dropped = _ARCH_OPTIONS | _TEMPORARIES
 
     def find(self, env: Mapping[str, str]) -> Found | None:

@@ -80,7 +80,6 @@ class RocmToolchain(GnuToolchain):
     languages: ClassVar[Mapping[str, str]] = {**GnuToolchain.languages, "hip": "rocm", "cu": "rocm", "cuda": "rocm"}
     install: ClassVar[Mapping[str, str]] = _INSTALL
     arch_flags = (f"--offload-arch={abi.PH_ARCH}",)
-    own_headers = GnuToolchain.own_headers | {"__clang_hip_runtime_wrapper.h"}
     unit_globs = ("*.hip", "*.cu")
     unit_suffixes = tuple(s for s in GnuToolchain.source_suffixes if s != ".c")
     unit_verbs = (abi.UNIT_HIP_HOST, abi.UNIT_HIP_KERNEL)

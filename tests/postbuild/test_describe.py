@@ -97,7 +97,8 @@ class Project:
         return CompileCommand(Invocation("hipcc", "rocm", str(self.at), argv, 1, ()), path, f"{path}.o")
 
     def probed(self, source: str, symbols: str, *options: str, private: str = "") -> Probed:
-        headers = frozenset(str(self.at / "inc" / name) for name in ("a.h", "b.h")) | {f"{self.home}/include/hip.h"}
+        own = self.at / "inc" / ("a.h" if source == "src/a.hip" else "b.h")
+        headers = frozenset({str(own), f"{self.home}/include/hip.h"})
         hidden = frozenset(private.split())
         return Probed(tuple(symbols.split()), blob=self.command(source, *options), headers=headers, private=hidden)
 

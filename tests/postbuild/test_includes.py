@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lazyck.postbuild.cxx.includes import asked_by, depends_on_place, with_relative_includes
+from lazyck.postbuild.cxx.includes import asked_by, depends_on_place, included_names, with_relative_includes
 
 WHERE = {"/build/a/x.h": "lib/tree/a/x.h"}
 PLACE = "lib/tree/b/y.cpp"
@@ -37,3 +37,18 @@ def test_names_that_are_only_asked_for_are_found(tmp_path: Path) -> None:
     Path(defining).write_text('# define NAME "d.h"\n#define X(y) <e/f.h>\n#define N 1 < 2\n')
     assert asked_by([plain, defining], ["g.h"]) == {"a.h", "b/c.h"}
     assert asked_by([plain, by_macro, defining], ["g.h"]) == {"a.h", "b/c.h", "d.h", "e/f.h", "g.h"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('#include "a.h"\n#  import <b/c.h>\n#include_next "d.h"\n', {"a.h", "b/c.h", "d.h"}),
+        ('%:include "a.h"\n??=include <b.h>\n', {"a.h", "b.h"}),
+        ('#include MACRO\n# include/**/"a.h"\n', {"a.h"}),
+        ("#includes MACRO\n", set()),
+        ('#inc\\\nlude "a.h"\n', {"a.h"}),
+        ("int a;\n", set()),
+    ],
+)
+def test_what_a_text_includes(text: str, names: set[str]) -> None:
+    assert included_names(text) == frozenset(names)

@@ -14,7 +14,7 @@ from lazyck.files import write_atomic
 from lazyck.postbuild import bundle, link_rules, state
 from lazyck.postbuild.decide import Given
 from lazyck.postbuild.describe import Description, PrivateNames, describe
-from lazyck.postbuild.eager import HostUnit, HostUnits, can_be, compile_eagerly, unit_program
+from lazyck.postbuild.eager import HostUnits, can_be, compile_eagerly, unit_program
 from lazyck.postbuild.facts import Demands, Facts, Plan, Settled
 from lazyck.postbuild.link import relink
 from lazyck.postbuild.link.arguments import link_words
@@ -138,7 +138,8 @@ class Steps:
         """Make and prove the bundle. Return what it lacks, and the functions that are wrapped."""
         context, proof = self._context, self._proof
         settled = replace(settled, lazy=proof.completed(settled.lazy))
-        with_reads = dict(zip(settled.units, proof.completed(reads_of(settled.units)), strict=True))
+        read = [Probed(blob=unit.blob, headers=unit.files) for unit in settled.units]
+        with_reads = dict(zip(settled.units, proof.completed(read), strict=True))
         runtime = plan.runtime
         wrapped = wrapped_in(settled, plan.real, runtime)
         offered = {**plan.demands.at_exit, **plan.demands.offered}
@@ -189,19 +190,6 @@ def needs_of(group: Group, source: str, output: Path) -> frozenset[str] | None:
     table = elf.open_image(output).symbols()
     output.unlink()
     return elf.asked_for(table).union(s.name for s in table if s.section and is_header_state(s))
-
-
-def reads_of(units: Sequence[HostUnit]) -> list[Probed]:
-    """Return what each of the `units` reads: all that units of its directory and options do."""
-    files: dict[tuple[object, ...], set[str]] = {}
-
-    def shared(unit: HostUnit) -> tuple[object, ...]:
-        return by_name(unit.blob.call.toolchain).base_words(unit.blob), unit.blob.call.cwd
-
-    for unit in units:
-        files.setdefault(shared(unit), set()).update(unit.files)
-    read = {key: frozenset(found) for key, found in files.items()}
-    return [Probed(blob=unit.blob, headers=read[shared(unit)]) for unit in units]
 
 
 def runtime_of(context: LinkContext, settled: Settled, archive: str, demands: Demands) -> cudart.CudaRuntime | None:

@@ -1,26 +1,23 @@
 """Computes keys of blobs by content: two blobs with one key compile to equal objects.
 
 A key covers the compiler, the flags, the source, its own preprocessed text, and the path and
-content of every header that it can reach. A new header that is found earlier on the include path
+content of every header that it reads. A new header that is found earlier on the include path
 changes the key too, because the list of headers comes from a preprocess that every link runs.
 """
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from lazyck.abi import Role
 from lazyck.errors import LazyckError
 from lazyck.files import digest, encode
 from lazyck.postbuild.bundle import FileDigests
 from lazyck.postbuild.bundle_paths import SYSTEM_DIRS, inside
-from lazyck.postbuild.cxx.includes import HeaderReach
 from lazyck.postbuild.probe.preprocess import makes_assembler_read, read_source
 from lazyck.postbuild.probe_cache import code_version
 from lazyck.toolchains import Toolchain
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.identity import compiler_identity
-from lazyck.toolchains.options import CommandItem
 
 
 def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], env: Mapping[str, str]) -> str:
@@ -43,26 +40,22 @@ def group_key(toolchain: Toolchain, blob: CompileCommand, parts: Iterable[str], 
     )
 
 
-def blob_keys(
-    shared: str, options: Iterable[CommandItem], files: Collection[str], texts: Mapping[str, str]
-) -> dict[str, str]:
+def blob_keys(shared: str, headers: Mapping[str, frozenset[str]], texts: Mapping[str, str]) -> dict[str, str]:
     """Map each source to its key, for blobs whose group has the key `shared`. Blobs that
-    make the assembler read other files have no key. `files` are all that the blobs
-    read, `texts` is their own preprocessed text."""
-    forced = [n for i in options if i.role is Role.INCLUDE_FILE for n in (i.value or "").split(",")]
-    reach = HeaderReach(frozenset(files), texts, _is_of_the_system)
+    make the assembler read other files have no key. `headers` are what each of them reads,
+    `texts` is their own preprocessed text."""
     contents = FileDigests()
     known: dict[frozenset[str], str] = {}
     keys = {}
     for source, text in texts.items():
-        headers = reach.of(source, forced)
-        if headers not in known:
-            known[headers] = "" if any(map(_embeds, headers)) else files_key(headers, contents)
-        if makes_assembler_read(text) or not known[headers]:
+        read = headers[source]
+        if read not in known:
+            known[read] = "" if any(map(_embeds, read)) else files_key(read, contents)
+        if makes_assembler_read(text) or not known[read]:
             continue
         # A header that another blob has read before leaves an empty line.
         own = "\n".join(line for line in text.split("\n") if line)
-        keys[source] = digest(*map(encode, (shared, source, contents.of_file(source), own, known[headers])))
+        keys[source] = digest(*map(encode, (shared, source, contents.of_file(source), own, known[read])))
     return keys
 
 

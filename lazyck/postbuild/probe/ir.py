@@ -208,7 +208,7 @@ _WEAK = frozenset({"weak", "weak_odr"})  # always there; gives way to another de
 def probe_ir(group: Group, work: Path, jobs: int) -> Answers:
     """Probe all sources of `group`, `jobs` compilers at a time. Writes below `work` only."""
     work.mkdir(parents=True, exist_ok=True)
-    answers = Answers(group, work, read=set(group.sources))
+    answers = Answers(group, work, headers=dict.fromkeys(group.sources, frozenset()), clusters=[list(group.sources)])
     bitcode = [s for s in group.sources if elf.kind(s) == "bitcode"]
     texts = dict.fromkeys(set(group.sources) - set(bitcode), "") | _disassembled(group, work, bitcode, jobs)
     for source in group.sources:

@@ -43,9 +43,9 @@ class Answers:
     found: dict[str, Answer] = field(default_factory=dict)  # those to `doubts` come last
     recalled: set[str] = field(default_factory=set)  # unchanged sources, whose answers an earlier link found out
     doubts: dict[str, Doubt] = field(default_factory=dict)  # reasons to compile the source to learn more
-    files: set[str] = field(default_factory=set)  # what the sources in `read` read
-    read: set[str] = field(default_factory=set)
-    texts: list[Path] = field(default_factory=list)  # preprocessed batches, which hold each of `read` at least once
+    headers: dict[str, frozenset[str]] = field(default_factory=dict)  # what the sources read in the host's pass
+    clusters: list[list[str]] = field(default_factory=list)  # of sources that read the same
+    texts: list[Path] = field(default_factory=list)  # preprocessed batches, which hold each of them at least once
     instances: dict[str, Instances] = field(default_factory=dict)  # what the sources instantiate explicitly
     keys: dict[str, str] = field(default_factory=dict)  # of sources, by content
 
@@ -106,8 +106,8 @@ class _Prober:
             if result.status == 0:
                 split = preprocess.split(output, left, group.cwd)
                 answers.texts.append(output.rename(self._work / f"text{len(answers.texts)}.ii"))
-                answers.files |= split.files
-                answers.read |= split.texts.keys()
+                shared = frozenset(split.files)
+                answers.headers |= {s: shared.union(split.own_files.get(s, ())) for s in split.texts}
                 return split
             said = result.stdout + result.stderr
             at = {int(n) for n in re.findall(re.escape(str(batch)) + r"[:(](\d+)", said)}
@@ -161,6 +161,7 @@ class _Prober:
 
     def _probe_cluster(self, split: preprocess.Split, sources: Sequence[str]) -> None:
         group, answers = self._group, self.answers
+        answers.clusters.append(list(split.texts))
         self._recall(split)
         batch = answers.texts[-1]
         for path, reader in split.guarded_code.items():
@@ -215,8 +216,7 @@ class _Prober:
         group, answers = self._group, self.answers
         if not group.key:
             return
-        options = group.toolchain.table.split(group.base[1:])
-        keys = content_key.blob_keys(group.key, options, split.files, split.texts)
+        keys = content_key.blob_keys(group.key, answers.headers, split.texts)
         answers.keys |= keys
         for source, key in keys.items():
             if key in self._learnt and (known := from_json(self._learnt[key])):

@@ -41,7 +41,8 @@ class Split:
     headers, but the system's, that blobs name themselves, without what these include in turn."""
 
     texts: dict[str, str] = field(default_factory=dict)  # each blob's own text
-    files: set[str] = field(default_factory=set)  # all files read below the blobs, as the compiler spells them
+    files: set[str] = field(default_factory=set)  # the headers that all blobs share, as the compiler spells them
+    own_files: dict[str, set[str]] = field(default_factory=dict)  # each blob's files besides
     owned: dict[tuple[str, int], str] = field(default_factory=dict)  # (file, line) of an `#include` → a blob's file
     guarded_code: dict[str, str] = field(default_factory=dict)
     direct: dict[str, str] = field(default_factory=dict)
@@ -211,7 +212,7 @@ def _enter(
     if parent == _OWN and (is_code or (_SYSTEM not in flags and not is_guarded(full))):
         if is_guarded(full):
             out.guarded_code[full] = blob
-        out.files.add(full)
+        out.own_files.setdefault(blob, set()).add(full)
         return _OWN
     out.files.add(full)
     if _SYSTEM in flags:

@@ -89,7 +89,7 @@ def _probe_all(
     probed: dict[CompileCommand, Probed] = {}
     reasons: dict[CompileCommand, Reason] = {}
     keys: dict[CompileCommand, str] = {}
-    for answers, (files, unlisted) in zip(found, headers, strict=True):
+    for answers, (files_of, unlisted) in zip(found, headers, strict=True):
         group = answers.group
         bound = Reason(ReasonKind.NATIVE) if native.names_native(group.base) else None
         for source, answer in answers.found.items():
@@ -97,8 +97,8 @@ def _probe_all(
                 if bound or answer.eager or source in unlisted:
                     reasons[blob] = answer.eager or bound or Reason(ReasonKind.UNLISTED, unlisted[source])
                 else:
-                    probed[blob] = Probed(**vars(answer), blob=blob, headers=files)
-        keys |= _content_keys(answers, files)
+                    probed[blob] = Probed(**vars(answer), blob=blob, headers=files_of[source])
+        keys |= _content_keys(answers, files_of)
         if group.key:
             cache.keep_answers(group.key, answers.learnt())
     spent = [b for b in blobs if b in probed and probed[b].by_itself]
@@ -215,36 +215,42 @@ def _settle(answers: Answers, output: Path, source: str) -> Answer:
     return replace(judged, compiled=demangle.readable_lines([doubt.why])[0], by_itself=by_itself)
 
 
-def _content_keys(answers: Answers, files: frozenset[str]) -> dict[CompileCommand, str]:
+def _content_keys(answers: Answers, headers: Mapping[str, frozenset[str]]) -> dict[CompileCommand, str]:
     """Return the keys of all that is read when the group's blobs are compiled."""
     group = answers.group
     if group.toolchain.name == toolchains.HOST.name:
         return {blob: key for s, key in answers.keys.items() for blob in group.sources[s]}
-    chosen = [s for s in answers.readers() if s in answers.keys]  # `files` has what the device passes of these read
-    seen = content_key.files_key(files, FileDigests()) if chosen else ""
-    return {blob: answers.keys[s] + seen for s in chosen for blob in group.sources[s]}
+    contents = FileDigests()
+    chosen = [s for s in headers if s in answers.keys]  # `headers` has what the device passes of these read
+    seen = {read: content_key.files_key(read, contents) for read in {headers[s] for s in chosen}}
+    return {blob: answers.keys[s] + seen[headers[s]] for s in chosen for blob in group.sources[s]}
 
 
-def _headers(answers: Answers) -> tuple[frozenset[str], dict[str, str]]:
-    """Return (files that the group reads, blobs for which they cannot be listed and why)."""
+def _headers(answers: Answers) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+    """Return the files that each source reads which may be lazy, and the sources for which they
+    cannot be listed, and why."""
     group, readers = answers.group, answers.readers()
-    sources = [s for s in group.sources if s in readers]
-    found = set(answers.files)
-    unlisted: dict[str, str] = {}
-    for source in sources:
-        if source not in answers.read:
-            output = answers.work / "single.ii"
-            result = group.preprocess(Path(source), output)
-            if result.status != 0:
-                unlisted[source] = first_error(result.stdout + result.stderr)
-            else:
-                marked = set(map(preprocess.marked_path, _MARKED.findall(preprocess.read_source(output))))
-                found |= {os.path.join(group.cwd, f) for f in marked if not f.endswith("/")}
-    blobs = [s for s in sources if s not in unlisted]
-    found |= _device_files(group, answers.work, blobs, unlisted)
-    return frozenset(
-        {absolute(f, group.cwd) for f in found} - ({"/dev/null"} | set(group.sources) - answers.files)
-    ), unlisted
+    found, unlisted = dict(answers.headers), dict[str, str]()
+    clusters = [[s for s in cluster if s in readers] for cluster in answers.clusters]
+    for source in sorted(readers.difference(*clusters)):
+        output = answers.work / "single.ii"
+        result = group.preprocess(Path(source), output)
+        if result.status != 0:
+            unlisted[source] = first_error(result.stdout + result.stderr)
+            continue
+        marked = set(map(preprocess.marked_path, _MARKED.findall(preprocess.read_source(output))))
+        found[source] = frozenset(os.path.join(group.cwd, f) for f in marked if not f.endswith("/"))
+        clusters.append([source])
+    left_out = {"/dev/null"} | group.sources.keys() - frozenset[str]().union(*answers.headers.values())
+    headers: dict[str, frozenset[str]] = {}
+    for cluster in clusters:
+        device = _device_files(group, answers.work, cluster, unlisted)
+        plain = {
+            read: frozenset(absolute(f, group.cwd) for f in read | device) - left_out
+            for read in {found[source] for source in cluster}
+        }
+        headers |= {source: plain[found[source]] for source in cluster}
+    return headers, unlisted
 
 
 def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: dict[str, str]) -> set[str]:
