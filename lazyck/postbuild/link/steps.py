@@ -60,7 +60,7 @@ class Steps:
         self._units.refused |= link_rules.wrapping_launches(context.inputs)
         self._eager = context.directory / "eager"
         shutil.rmtree(self._eager, ignore_errors=True)
-        groups = [*(group for group, _ in given.probed.texts), *groups_of(list(filter(can_be, given.probed.eager)))]
+        groups = [*given.probed.clusters, *groups_of(list(filter(can_be, given.probed.eager)))]
         self._proof = BundleProof(context, groups, self._contents, self._limits)
         self.made: Description | None = None  # what the directory's bundle is
         self.bundle_bytes = 0

@@ -106,8 +106,8 @@ class _Prober:
             if result.status == 0:
                 split = preprocess.split(output, left, group.cwd)
                 answers.texts.append(output.rename(self._work / f"text{len(answers.texts)}.ii"))
-                shared = frozenset(split.files)
-                answers.headers |= {s: shared.union(split.own_files.get(s, ())) for s in split.texts}
+                shared, own = frozenset(split.files), split.own_files
+                answers.headers |= {s: shared | own[s] if s in own else shared for s in split.texts}
                 return split
             said = result.stdout + result.stderr
             at = {int(n) for n in re.findall(re.escape(str(batch)) + r"[:(](\d+)", said)}

@@ -43,6 +43,7 @@ class ProbeResult:
     texts: tuple[tuple[Group, tuple[Path, ...]], ...] = ()  # preprocessed batches, which stay in the work directory
     keys: Mapping[CompileCommand, str] = field(default_factory=dict)  # over all that is read when a blob is compiled
     eager_seconds: float = 0.0  # of CPU, that went into objects that are linked
+    clusters: tuple[Group, ...] = ()  # those of `texts`, apart by which headers their sources read
 
 
 _MARKED = re.compile(r'^# \d+ "((?:[^"\\<]|\\.)+)"', re.MULTILINE)
@@ -89,7 +90,7 @@ def _probe_all(
     probed: dict[CompileCommand, Probed] = {}
     reasons: dict[CompileCommand, Reason] = {}
     keys: dict[CompileCommand, str] = {}
-    for answers, (files_of, unlisted) in zip(found, headers, strict=True):
+    for answers, (files_of, unlisted, _) in zip(found, headers, strict=True):
         group = answers.group
         bound = Reason(ReasonKind.NATIVE) if native.names_native(group.base) else None
         for source, answer in answers.found.items():
@@ -118,6 +119,7 @@ def _probe_all(
         tuple((answers.group, tuple(answers.texts)) for answers in found),
         keys,
         eager_seconds,
+        tuple(group for _, _, clusters in headers for group in clusters),
     )
 
 
@@ -226,9 +228,9 @@ def _content_keys(answers: Answers, headers: Mapping[str, frozenset[str]]) -> di
     return {blob: answers.keys[s] + seen[headers[s]] for s in chosen for blob in group.sources[s]}
 
 
-def _headers(answers: Answers) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+def _headers(answers: Answers) -> tuple[dict[str, frozenset[str]], dict[str, str], list[Group]]:
     """Return the files that each source reads which may be lazy, and the sources for which they
-    cannot be listed, and why."""
+    cannot be listed, and why. Return also the group as several, of sources that read the same."""
     group, readers = answers.group, answers.readers()
     found, unlisted = dict(answers.headers), dict[str, str]()
     clusters = [[s for s in cluster if s in readers] for cluster in answers.clusters]
@@ -250,7 +252,7 @@ def _headers(answers: Answers) -> tuple[dict[str, frozenset[str]], dict[str, str
             for read in {found[source] for source in cluster}
         }
         headers |= {source: plain[found[source]] for source in cluster}
-    return headers, unlisted
+    return headers, unlisted, [replace(group, sources={s: group.sources[s] for s in c}) for c in clusters]
 
 
 def _device_files(group: Group, work: Path, sources: Sequence[str], unlisted: dict[str, str]) -> set[str]:
