@@ -117,7 +117,7 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     status = proc.passthrough(request.command, env=build_env)
     compile_commands.export(interception.compiles, options.tmp / compile_commands.NAME)
     lines = read_log(interception.log)
-    resolvers = link_again(lines, options.tmp) if status == 0 else []
+    resolvers = link_again(lines, options.tmp, env) if status == 0 else []
     libraries = tuple(summary.load(p) for p in sorted(options.tmp.glob(f"libs/*/{summary.NAME}")))
     unchanged = deliver_unchanged(options, env) if status == 0 else Unchanged()
     if status == 0 and options.install_dir:
@@ -137,12 +137,12 @@ def full(request: BuildRequest, env: Mapping[str, str]) -> BuildOutcome:
     return BuildOutcome(status, said, (*libraries, *unchanged.libraries))
 
 
-def link_again(lines: Sequence[LogLine], tmp: Path) -> list[str]:
+def link_again(lines: Sequence[LogLine], tmp: Path, env: Mapping[str, str]) -> list[str]:
     """Link the libraries again of which something that was linked after them may call functions
     before they can be lazy. Return warnings of those that cannot be linked again."""
     warnings = []
     linked = {line.output for line in lines if line.action in (abi.DID_PASS, abi.DID_LINK)}
-    for directory in early.find(linked, tmp):
+    for directory in early.find(linked, tmp, env):
         record = tmp / "links" / f"{directory.name}.rec"
         shutil.copyfile(directory / early.RECORD, record)
         try:

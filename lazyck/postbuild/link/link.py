@@ -38,7 +38,6 @@ from lazyck.postbuild.objects.inputs import (
     is_source,
     library_name,
     read_inputs,
-    standard_among,
 )
 from lazyck.postbuild.probe.probe import ProbeResult, cpu_seconds, probe
 from lazyck.postbuild.probe_cache import PROBE_CACHE, ProbeCache
@@ -105,7 +104,7 @@ def link_lazily(
         archive, probed = static_runtime(context, probe_blobs(context, found))
     mentions = Mentions(probed.texts)
     archives = Archives(inputs, probed, found, mentions)
-    standard = standard_among(found.objects.strong.union(*(p.firm for p in probed.probed)), compiler)
+    standard = early.replaced(found.objects.strong.union(*(p.firm for p in probed.probed)), directory, compiler, env)
     given = Given(context, probed, found, mentions, archives, early.known(options.tmp, final), standard)
     steps = Steps(given, archive, reader, clock.step)
     facts, plan = Facts(), decide(given, Facts(), steps.runtime_of)

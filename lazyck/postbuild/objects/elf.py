@@ -360,6 +360,16 @@ def has_resolvers(path: str | Path) -> bool:
         return any(info & 15 == _IFUNC and section for _, info, _, section, *_ in _SYMBOL.iter_unpack(rows))
 
 
+def called_by(path: str | Path) -> frozenset[str]:
+    """Return the symbols that a shared library reaches by the loader: its own, too, which another
+    file may define in their place."""
+    image = _mapped(path)
+    table = image.symbols(dynamic=True)
+    with _reading(image.where):
+        tables = [image.content(s) for s in image.sections if s.type == _SHT_RELA and s.flags & _SHF_ALLOC]
+        return frozenset(table[info >> 32].name for rows in tables for _, info, _ in _RELA.iter_unpack(rows))
+
+
 @cache
 def read_dependency(path: str) -> SharedSymbols:
     """Return what `read_shared` does, for a library that this process does not make: it is read

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TypeVar
 
 from lazyck.abi import Role
-from lazyck.files import encode
 from lazyck.postbuild.objects import elf, linker_script
 from lazyck.toolchains import answers, linker_options, lookup
 from lazyck.toolchains.command import CompileCommand, LinkCommand
@@ -16,7 +15,6 @@ from lazyck.toolchains.linker_options import LinkerItem
 from lazyck.toolchains.options import CommandItem, OptionTable
 
 _SOURCE = re.compile(r"\.(c|C|cc|CC|cp|cpp|CPP|cxx|c\+\+|cu|hip|ii?|mm?|s|S|sx|f|F|f90|F90|ll|ptx)")
-_MAY_BE_STANDARD = re.compile(r"_Z(?:[nd][wla]|N?K?S)")  # operators `new` and `delete`, and what `std` holds
 T = TypeVar("T")
 
 
@@ -169,18 +167,11 @@ def has_c_blobs(inputs: LinkInputs) -> bool:
     return any(lookup.is_c_driver(blob.call.tool) for blob in inputs.blobs)
 
 
-def standard_among(symbols: Iterable[str], driver: Sequence[str]) -> frozenset[str]:
-    """Return those of the strong `symbols` that the C or C++ library which `driver` links defines,
-    too."""
-    names = frozenset(s for s in symbols if not s.startswith("_Z") or _MAY_BE_STANDARD.match(s))
-    found: set[str] = set()
-    for library in ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1") if names else ():
-        path = find_library(f":{library}", _own_directories(tuple(driver)))
-        # To look for the names among all texts takes a tenth of the time of reading the symbols.
-        texts = elf.read_section(path, ".dynstr") or b"" if path else b""
-        if path and any(encode(name) + b"\0" in texts for name in names):
-            found |= names & elf.read_dependency(path).defined.keys()
-    return frozenset(found)
+def standard_libraries(driver: Sequence[str]) -> list[str]:
+    """Return the paths of the C and C++ libraries that `driver` links."""
+    names = ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1")
+    found = (find_library(f":{name}", _own_directories(tuple(driver))) for name in names)
+    return [path for path in found if path]
 
 
 def library_directories(items: Sequence[CommandItem], link: LinkCommand) -> list[str]:
