@@ -90,6 +90,7 @@ def test_a_text_could_name_what_it_declares_and_not_what_it_has_no_words_for(tmp
     assert found["two"] == {*shared, "_ZN5other4onlyEi", "_ZN2ns4onlyEi"}
     blob = next(blob for blob in mentions.groups if blob.stem == "one")
     assert Mentions(()).by_blob(shared)(blob) == shared, "a blob without a text"
+    assert not mentions.by_blob({"two", "head"})(blob), "names of files"
 
 
 @pytest.mark.parametrize(
