@@ -41,7 +41,7 @@ class Given:
     mentions: Mentions
     archives: Archives
     early: frozenset[str] = frozenset()  # functions that resolvers (IFUNC) of other files may call
-    standard: frozenset[str] = frozenset()  # those of the C and C++ libraries that blobs or objects define
+    standard: frozenset[str] = frozenset()  # functions that the runtime calls, and that blobs or objects define
 
     @cached_property
     def excluded(self) -> frozenset[CompileCommand]:

@@ -20,7 +20,6 @@ Ways = tuple[Words, ...]  # to spell one symbol
 Named = Callable[[CompileCommand], frozenset[str]]
 
 # What makes a reference weak, or binds it within the blob's own library.
-_MARKER = re.compile(r'^# \d+ ".*\n', re.MULTILINE)  # names files, which are no identifiers
 _ATTRIBUTE = re.compile(
     r"""\b_*weak_*\b|visibility\w*\s*\(\s*"(?!default)|(?P<region>\bvisibility\s+push\s*\((?!default))"""
 )
@@ -42,7 +41,8 @@ class _Batch:
     def __init__(self, group: Group, path: Path) -> None:
         self.group = group
         found, headers = preprocess.headers_in(path, group.sources, group.cwd)
-        self._headers, self._own = _MARKER.sub("", headers), found.texts
+        # A marker names files, whose names are no identifiers.
+        self._headers, self._own = preprocess.MARKER.sub("", headers), found.texts
         self._texts = (self._headers, *self._own.values())
 
     @cached_property

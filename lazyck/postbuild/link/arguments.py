@@ -9,7 +9,6 @@ An archive with deferred members is written as an archive to be made again from 
 import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -180,7 +179,7 @@ class PortableArguments:
         if value is None:
             return list(item.words)
         if isinstance(item, LinkerItem) and item.option == "exclude-libs":
-            return self._exclusion(item, value)
+            return self._exclusion(item)
         path = self._link.call.path(value)
         if isinstance(item, LinkerItem) and item.name and item.reads and os.path.isfile(path):
             return item.with_value(self.copy(value))
@@ -194,12 +193,12 @@ class PortableArguments:
             return item.with_value(self.paths.real(path))
         return list(item.words)
 
-    def _exclusion(self, item: LinkerItem, names: str) -> list[str]:
+    def _exclusion(self, item: LinkerItem) -> list[str]:
         """Return the words that exclude the copies of archives, too. There are none if these copies
         hide all by themselves."""
         if self._excluded:
             return []
-        named = re.split("[,:]", names)
+        named = linker_options.excluded([item])
         copies = (self._copy_name(path) for path in self._inputs.archives if os.path.basename(path) in named)
         return [*item.words, *(f"--{item.option}={copy}" for copy in copies)]
 

@@ -48,7 +48,8 @@ def replaced(
     # To look for names among all texts takes a tenth of the time of reading the symbols.
     texts = [elf.read_section(path, ".dynstr") or b"" for path in libraries]
     names = frozenset(name for name in names if any(encode(name) + b"\0" in text for text in texts))
-    names = names.intersection(frozenset().union(*(elf.read_dependency(path).defined for path in libraries)))
+    defined = (elf.read_dependency(path).defined for path in libraries if names)
+    names = names.intersection(frozenset().union(*defined))
     if not names:
         return frozenset()
     objects = relink.runtime_objects(directory, compiler, runtime_source(), env)

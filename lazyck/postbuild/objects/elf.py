@@ -352,10 +352,9 @@ def has_resolvers(path: str | Path) -> bool:
     """Return whether functions of a shared library or program choose code (IFUNC) while the loader
     relocates it."""
     image = _mapped(path)
+    if any(info & 0xFFFFFFFF in _IRELATIVE for info in _relocated(image)):
+        return True
     with _reading(image.where):
-        tables = [image.content(s) for s in image.sections if s.type == _SHT_RELA and s.flags & _SHF_ALLOC]
-        if any(info & 0xFFFFFFFF in _IRELATIVE for rows in tables for _, info, _ in _RELA.iter_unpack(rows)):
-            return True
         rows = next((image.content(s) for s in image.sections if s.type == _SHT_DYNSYM), b"")
         return any(info & 15 == _IFUNC and section for _, info, _, section, *_ in _SYMBOL.iter_unpack(rows))
 
@@ -366,8 +365,15 @@ def called_by(path: str | Path) -> frozenset[str]:
     image = _mapped(path)
     table = image.symbols(dynamic=True)
     with _reading(image.where):
-        tables = [image.content(s) for s in image.sections if s.type == _SHT_RELA and s.flags & _SHF_ALLOC]
-        return frozenset(table[info >> 32].name for rows in tables for _, info, _ in _RELA.iter_unpack(rows))
+        return frozenset(table[info >> 32].name for info in _relocated(image))
+
+
+def _relocated(image: ElfImage) -> Iterator[int]:
+    """Yield the symbol and type of each of the loader's relocations."""
+    with _reading(image.where):
+        for section in image.sections:
+            if section.type == _SHT_RELA and section.flags & _SHF_ALLOC:
+                yield from (info for _, info, _ in _RELA.iter_unpack(image.content(section)))
 
 
 @cache

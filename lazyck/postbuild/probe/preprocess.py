@@ -18,7 +18,7 @@ from lazyck.postbuild.reasons import Reason, ReasonKind
 
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _PLAIN = {b"n": b"\n", b"t": b"\t"}
-_MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)')
+MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)', re.MULTILINE)  # of a line
 _MACRO = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _DIRECTIVE = re.compile(r"\s*#\s*([a-z_]+)\b\s*(.*)", re.DOTALL)
 DIRECTIVE_LINE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
@@ -134,7 +134,7 @@ def split(
     header: list[str] = []
     with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         for line in lines:
-            m = _MARKER.match(line) if line[0] == "#" else None
+            m = MARKER.match(line) if line[0] == "#" else None
             see(line, m is None and mode == _OWN)
             if m is None:
                 if mode == _OWN:
