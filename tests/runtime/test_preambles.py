@@ -226,10 +226,17 @@ int main(int, char** argv) {{
 
 
 def test_one_is_made_after_what_calls_wait_for(lib: LazyLibrary) -> None:
-    """With two slots, three of five calls wait. Whenever a slot is free, a waiting call takes
-    it."""
-    script, go = lib.directory / "clang", lib.directory / "cxx.go"
-    script.write_text(script.read_text().replace("exec ", f"while [ ! -e {go} ]; do sleep 0.02; done\nexec "))
+    """With two slots, three of five calls wait. Whenever a slot is free, a waiting call takes it.
+    One compile lasts until five have begun, so that the others begin one at a time."""
+    script, go, held = lib.directory / "clang", lib.directory / "cxx.go", lib.directory / "held"
+    begun = f"[ $(grep -c -e ' -c ' -e -emit-pch {lib.calls}) -ge 5 ]"
+    script.write_text(
+        script.read_text().replace(
+            "exec ",
+            f"until [ -e {go} ]; do sleep 0.02; done\n"
+            f"if mkdir {held} 2>/dev/null; then until {begun}; do sleep 0.02; done; fi\nexec ",
+        )
+    )
     done = lib.call(lib.program(FIVE_CALLS, "five"), go, *ends_of_making(lib), env=BACKGROUND)
     assert done.returncode == 0, done
     calls = [line for line in lib.calls.read_text().splitlines() if " -c " in line or "-emit-pch" in line]
