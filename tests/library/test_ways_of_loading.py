@@ -2,6 +2,7 @@
 however it loads it."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -13,7 +14,7 @@ HEADER = """#pragma once
 struct End { const char* name; ~End() { std::puts(name); } };
 inline int& shared() { static int n; return n; }  // version 1: a unique symbol
 extern "C" { int helper(int); int k(int); int k2(int); int k3(int); int plugged(int); int bump(); int hook(int);
-             void ends(void); int thread_end(int); }
+             void ends(void); int thread_end(int); int late(int); }
 """
 BLOBS = {
     "k": """inline __attribute__((noinline)) int vague(int x) { return x + 7; }
@@ -32,11 +33,15 @@ BLOBS = {
         }
         int thread_end(int x) { static thread_local End t{"of a thread, of a blob"}; return t.name[0] + x; }""",
     "hooked": 'extern "C" int hooked(int x) { return hook(x); }',
+    "late": 'extern "C" int late(int x) { return x * 10 + VERSION; }',
 }
 MAIN = """#include "inc.h"
 extern "C" int hooked(int);
 static int n;
 struct Static { ~Static() { std::puts("destructor"); std::fflush(stdout); } } s;
+static int constructed;
+__attribute__((constructor)) static void begin() { std::printf("constructor %d\\n", ++constructed); }
+__attribute__((destructor)) static void end() { std::printf("end %d\\n", late(constructed)); std::fflush(stdout); }
 extern "C" {
 int bump() { return ++n; }
 int helper(int x) { return x + VERSION; }
@@ -77,6 +82,7 @@ int main(int c, char** v) {
         for (int i = 0; i < 2; ++i) {
             const char* path = strstr(v[1], "unique") ? a : b;
             h = opened(dlopen(path, RTLD_NOW));
+            if (!strstr(v[1], "first")) f(h, "late", 0);
             if (strstr(v[1], "thread")) printf("%d\\n", f(h, "of_thread", 1));
             printf("%d %d\\n", f(h, "call", 3), f(h, "state", 1));
             dlclose(h);
@@ -123,7 +129,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> Pa
                 words = ("--tmp-dir", at / f"tmp{version}", "--toolchain", "host")
                 done = lazyck_shared("build", "full", *words, "--", *script, cwd=where)
                 assert done.returncode == 0, done.stderr
-                assert "6 lazy" in done.stderr, done.stderr
+                assert "7 lazy" in done.stderr, done.stderr
             cc("-shared", "-fPIC", "-o", str(where / "plug" / "libplug.so"), text="int plug(int x) { return 77; }\n")
             words_ = (f"-L{where}", "-Wl,--no-as-needed", "-l:libk.so", "-Wl,-rpath,$ORIGIN")
             cc("-shared", "-fPIC", "-o", str(where / "libneeds.so"), *words_, text="int hook(int x) { return 42; }\n")
@@ -137,13 +143,21 @@ def built(tmp_path_factory: pytest.TempPathFactory, lazyck_shared: Lazyck) -> Pa
     ("way", "other"), [*((way, "2") for way in WAYS), ("two", "1copy"), ("deep, and another", "1copy")]
 )
 def test_program_sees_the_same(built: Path, way: str, other: str) -> None:
-    def seen(kind: str) -> tuple[int, str]:
-        libraries = [f"{kind}{n}/libk.so" for n in ("1", other)]
-        words = [str(built / "p"), way, *libraries, f"{kind}1/libneeds.so"]
-        env = {**os.environ, "LAZYCK_CACHE_DIR": str(built / "cache"), "LAZYCK_LOG": "error"}
-        done = subprocess.run(words, cwd=built, env=env, capture_output=True, text=True, timeout=120)
-        return done.returncode, done.stdout + done.stderr
-
-    cold, cached, ahead = seen("lazy"), seen("lazy"), seen("ahead")
+    cold, cached, ahead = (seen(built, kind, way, other) for kind in ("lazy", "lazy", "ahead"))
     assert cold == cached == ahead
     assert ahead[0] == 0
+
+
+def test_a_library_that_is_being_closed_loads_nothing(built: Path) -> None:
+    """A blob needs its library, and the loader would keep it beyond that."""
+    status, said = seen(built, "lazy", "closed, a first call", "2")
+    assert status == -signal.SIGABRT
+    assert "cannot load blob 'late': its first call is in a destructor of its library" in said
+
+
+def seen(built: Path, kind: str, way: str, other: str) -> tuple[int, str]:
+    libraries = [f"{kind}{n}/libk.so" for n in ("1", other)]
+    words = [str(built / "p"), way, *libraries, f"{kind}1/libneeds.so"]
+    env = {**os.environ, "LAZYCK_CACHE_DIR": str(built / "cache"), "LAZYCK_LOG": "error"}
+    done = subprocess.run(words, cwd=built, env=env, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr

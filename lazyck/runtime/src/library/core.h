@@ -152,6 +152,14 @@ bool is_entry_cached(Core& core, BlobId blob, const Strings& archs, bool may_go_
 // Returns how the loader looks up what this library refers to. Throws CompileError.
 Scope own_scope(const std::string& library);
 
+// Keeps the loader from running this library's constructors a second time, once they run. To load a
+// blob it initializes what the blob needs, and it counts a library whose destructors run as not
+// initialized.
+void forget_constructors();
+
+// Returns whether this is called in a destructor of this library, which a dlclose runs.
+bool is_being_closed();
+
 // Loads the entry of a blob into the process, and stores the blob's slots. `archs` is for messages.
 // Several threads may load the same entry. The loader maps it once, and all of them store the same
 // addresses. But each of them joins device code for several archs, and the first one's is stored.

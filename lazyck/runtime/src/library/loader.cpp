@@ -185,6 +185,15 @@ void* function_at(std::uintptr_t base, const DynamicSymbol& symbol) {
 void* open_blob(Core& core, const ManifestView& manifest, const BlobRow& blob, const Entry& entry,
                 std::string& reason) {
     const Scope& own = core.scope.get([&] { return own_scope(core.blobs.path()); });
+    if (!own.before.empty() && is_being_closed()) {
+        const std::string name(blob.name);
+        fail(
+            "lazyck: cannot load blob '" + visible(name) +
+                "': its first call is in a destructor of its library, which is being closed (dlclose)\n  hint: call it "
+                "once before, or leave its source out of --blobs",
+            {name, "", ""});
+    }
+    forget_constructors();
     std::string listed;
     const auto unlist = [&] {
         Strings& holders = core.states.state_holders;

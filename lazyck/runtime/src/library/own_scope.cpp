@@ -3,9 +3,15 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <vector>
@@ -14,6 +20,7 @@
 #include "lazyck_abi.h"
 #include "library/core.h"
 #include "platform/files.h"
+#include "platform/messages.h"
 
 namespace lazyck::rt {
 
@@ -198,7 +205,67 @@ bool is_deep_and_global(const Object& self, const OpenObject& program, const Ope
     return is_found;
 }
 
+void construct_nothing() {}
+
+// Has the loader find no constructors in the dynamic section of this library.
+int empty_constructors(dl_phdr_info* info, std::size_t, void*) {
+    const Object object = object_of(*info);
+    if (!object.is_self || object.name.empty()) return object.is_self ? 1 : 0;
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    auto* const dynamic = const_cast<ElfW(Dyn)*>(object.dynamic);
+    ElfW(Dyn)* last = dynamic;
+    while (last->d_tag != DT_NULL) ++last;
+    // The pages of the section that cannot be written, by the linker's or the loader's choice.
+    std::uintptr_t begin = 0, end = 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
+        const ElfW(Phdr)& row = info->dlpi_phdr[i];
+        if (row.p_type != PT_GNU_RELRO && (row.p_type != PT_LOAD || (row.p_flags & PF_W) != 0)) continue;
+        const std::uintptr_t from = object.base + row.p_vaddr, to = (from + row.p_memsz) & ~(page - 1);
+        const std::uintptr_t low = std::max(from, reinterpret_cast<std::uintptr_t>(dynamic)) & ~(page - 1),
+                             high = std::min(to, reinterpret_cast<std::uintptr_t>(last));
+        if (low < high) begin = low, end = high;
+    }
+    const auto protect = [&](int how) { return mprotect(reinterpret_cast<void*>(begin), end - begin, how) == 0; };
+    if (begin != end && !protect(PROT_READ | PROT_WRITE)) return 1;
+    for (ElfW(Dyn)* row = dynamic; row != last; ++row) {
+        if (row->d_tag == DT_INIT) row->d_un.d_ptr = reinterpret_cast<std::uintptr_t>(&construct_nothing) - object.base;
+        if (row->d_tag == DT_INIT_ARRAYSZ) row->d_un.d_val = 0;
+    }
+    if (begin != end) protect(PROT_READ);
+    return 1;
+}
+
+const void* object_with(const void* address) {
+    Dl_info info;
+    return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+// Goes up the stack while this library, libc and the loader are on it.
+_Unwind_Reason_Code look_for_dlclose(_Unwind_Context* context, void* is_found) {
+    const void* const passed[] = {object_with(lazyck_manifest), object_with(reinterpret_cast<const void*>(&std::exit)),
+                                  object_with(reinterpret_cast<const void*>(&dlclose)),
+                                  reinterpret_cast<const void*>(getauxval(AT_BASE))};
+    Dl_info info;
+    // The instruction after a call may be that of the next function.
+    if (dladdr(reinterpret_cast<const void*>(_Unwind_GetIP(context) - 1), &info) == 0) return _URC_END_OF_STACK;
+    const bool is_dlclose = info.dli_sname != nullptr && std::strcmp(info.dli_sname, "dlclose") == 0;
+    *static_cast<bool*>(is_found) = is_dlclose;
+    const bool is_passed = std::find(std::begin(passed), std::end(passed), info.dli_fbase) != std::end(passed);
+    return is_passed && !is_dlclose ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
 }  // namespace
+
+bool is_being_closed() {
+    bool is_found = false;
+    _Unwind_Backtrace(look_for_dlclose, &is_found);
+    return is_found;
+}
+
+void forget_constructors() {
+    static machine::Flag s_is_done{false};
+    if (constructors_run() && !s_is_done.exchange(true)) dl_iterate_phdr(empty_constructors, nullptr);
+}
 
 Scope own_scope(const std::string& library) {
     const std::vector<Object> objects = objects_up_to_self();

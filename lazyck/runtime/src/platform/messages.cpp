@@ -29,7 +29,7 @@ namespace {
 constexpr std::array<const char*, 4> k_names = {"error", "warn", "info", "debug"};
 constexpr std::array<const char*, 4> k_unnamed_events = {"failure", "warning", "note", "note"};
 constexpr int k_output = 1, k_error_stream = 2;
-machine::Flag g_silent{false}, g_has_warned_of_file{false};
+machine::Flag g_silent{false}, g_has_warned_of_file{false}, g_constructors_run{false};
 Lasting<std::set<std::string>> g_said;
 
 using Identity = std::optional<std::pair<std::uint64_t, std::uint64_t>>;  // of an open file: device and inode
@@ -44,7 +44,10 @@ Identity g_error_stream_at_load;
 // Runs before the constructors of the program, which may open files. It is the only code of the
 // runtime that runs at load (one system call). The first line is too late for it, since `2>file`
 // and a file that the program opened in its place look alike.
-__attribute__((constructor(101))) void note_error_stream() { g_error_stream_at_load = identity_of(k_error_stream); }
+__attribute__((constructor(101))) void note_error_stream() {
+    g_error_stream_at_load = identity_of(k_error_stream);
+    g_constructors_run = true;
+}
 
 // Tells a connection to a log service, which is local, from connections of the program's own.
 bool is_local(int socket) {
@@ -155,6 +158,8 @@ std::string formatted(const Log& log, Level level, const std::string& line, cons
 }
 
 }  // namespace
+
+bool constructors_run() { return g_constructors_run; }
 
 bool is_said(Level level) { return !g_silent.load(std::memory_order_relaxed) && level <= log_settings().last; }
 

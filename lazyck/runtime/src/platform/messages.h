@@ -11,6 +11,9 @@ namespace lazyck::rt {
 // `info`.
 enum class Level { error, warn, info, debug };
 
+// Returns whether the constructors of the library that this code is in run, or have run.
+bool constructors_run();
+
 // Returns whether lines of this level are written, so that callers can skip the work of composing
 // them.
 bool is_said(Level level);
