@@ -4,7 +4,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from lazyck.postbuild.cxx.lexer import IDENTIFIER, TOKEN, without_attributes
+from lazyck.postbuild.cxx.lexer import IDENTIFIER, TOKEN, pointer_name, without_attributes
 
 
 class Unsupported(Exception):
@@ -34,7 +34,6 @@ class Declaration(NamedTuple):
 DEFAULT = "= default;"  # in place of a body
 ASSIGN = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
-FUNCTION_TYPEDEF = re.compile(r"\(\s*(?:[\w:<>,\s]*::)?\s*[*&]+\s*(?:const\s+)?([A-Za-z_]\w*)\s*[)\[]")
 _BRACES = re.compile(r"\{.*\}", re.DOTALL)
 _LATER = re.compile(r",\s*[*&]?\s*([A-Za-z_]\w*)\s*(?=[=\[,]|$)")  # variables after the first
 _DEVICE_DATA = re.compile(r"__(?:device|constant|managed)__|\(\(\s*(?:__)?(?:device|constant|managed)(?:__)?\s*\)\)")
@@ -68,12 +67,12 @@ def variable_name(plain: str) -> str:
 def variable(found: list[Declaration], context: tuple[str, ...], text: str, is_c: bool) -> None:
     """Decide whether a variable is harmless, data for others, or may run code at load."""
     plain = without_attributes(text)
-    pointer = FUNCTION_TYPEDEF.search(plain)
+    pointer = pointer_name(plain)
     if not pointer:
         plain = _without_angles(plain)
     head = re.split(r"=|\{" if pointer else r"[={(]", plain, maxsplit=1)[0]
     initializer = plain[len(head) :]
-    name = pointer[1] if pointer else variable_name(plain)
+    name = pointer or variable_name(plain)
     if not IDENTIFIER.fullmatch(name) or (not pointer and len(IDENTIFIER.findall(head)) < 2):
         raise Unsupported("statement: " + " ".join(text.split())[:80])
     words = set(IDENTIFIER.findall(head))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from lazyck.postbuild.cxx.declaration_kinds import (
     ASSIGN,
     DEFAULT,
-    FUNCTION_TYPEDEF,
     LAST_NAME,
     Declaration,
     DeclarationKind,
@@ -29,6 +28,7 @@ from lazyck.postbuild.cxx.lexer import (
     is_of_variable,
     matching,
     pieces,
+    pointer_name,
     template_prefixes,
     top_level,
     without_attributes,
@@ -212,10 +212,11 @@ def _statement(found: list[Declaration], context: tuple[str, ...], text: str, is
     elif first == "template":
         _template(found, context, text)
     elif first == "typedef":
-        named = FUNCTION_TYPEDEF.search(text) or LAST_NAME.search(flat(text).rstrip("() \n\t"))
-        if not named:
+        last = LAST_NAME.search(flat(text).rstrip("() \n\t"))
+        name = pointer_name(without_attributes(text)) or (last[1] if last else "")
+        if not name:
             raise Unsupported("typedef: " + text[:80])
-        found.append(Declaration(DeclarationKind.SUPPORT, context, text + ";", (named[1], *_TAG.findall(text)[:1])))
+        found.append(Declaration(DeclarationKind.SUPPORT, context, text + ";", (name, *_TAG.findall(text)[:1])))
     elif first in ("static_assert", "_Static_assert"):
         pass
     elif first in ("asm", "__asm__", "__asm"):
@@ -375,10 +376,10 @@ def _is_function(text: str) -> bool:
         return True
     if "," in top:
         raise Unsupported("several declarations in one: " + text[:80])
+    if pointer_name(plain):
+        return False
     if assign:
         return top[assign.end() :].strip() in ("delete", "default", "0")
-    if FUNCTION_TYPEDEF.search(plain) and re.search(r"\(\s*[*&]", plain):
-        return False  # a pointer to a function
     if re.match(r"(?:extern\s+)?void\b\s*[A-Za-z_]", plain):
         return True
     inside = _first_parameter(declarator(plain)[1])

@@ -133,10 +133,22 @@ def declarator(declaration: str) -> tuple[str, str]:
             if t == "(":
                 name = last if previous == ">" or previous == last else ""
                 return name, declaration[m.end() : matching(declaration, m.start()) - 1]
+            if t == "=":
+                break
             if IDENTIFIER.match(t):
                 last = t
         previous = t
     return "", ""
+
+
+_POINTER = re.compile(r"\(\s*(?:[\w:<>,\s]*::)?\s*[*&]+\s*(?:const\s+)?([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*\)\s*[(\[]")
+
+
+def pointer_name(declaration: str) -> str:
+    """Return the name of a pointer or reference to a function or an array, or of an array of such,
+    or an empty string if something else is declared."""
+    m = _POINTER.match(declaration, max(0, declaration.find(f"({declarator(declaration)[1]})")))
+    return m[1] if m else ""
 
 
 _QUALIFIED = re.compile(r"(?:::\s*)?(?:[A-Za-z_]\w*\s*::\s*)*[A-Za-z_]\w*\s*$")
