@@ -67,8 +67,8 @@ SAYS = {
     abi.WHY_UNSUPPORTED_OPTION: (
         "has an option that lazyck does not follow: `--`, `-working-directory`, one without its value; one by "
         "which the compiler loads code or configuration (`-fplugin=`, `-B`, `-specs`, `--config`, "
-        "`-include-pch`); one that only code loaded with the program may have (`-ftls-model=initial-exec`, "
-        "`-mcmodel=kernel`)"
+        "`-include-pch`); one that a library of its own, loaded later, cannot have "
+        "(`-ftls-model=`, `-mcmodel=kernel`)"
     ),
     abi.WHY_UNKNOWN_OPTION: (
         "has an option that no row of lazyck's tables knows (`lazyck/toolchains/gnu_options.py`, "

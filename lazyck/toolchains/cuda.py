@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from lazyck.settings.environment import environment
 from lazyck.toolchains import cuda_checks, cuda_places, host_text, native, nvcc_options
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, Toolchain, accepts
 from lazyck.toolchains.command import CompileCommand, LinkCommand
-from lazyck.toolchains.gnu import TABLE, GnuToolchain, own_library_items
+from lazyck.toolchains.gnu import TABLE, GnuToolchain, is_for_links, own_library_items
 from lazyck.toolchains.gpu_runtimes import CUDA_RUNTIME
 from lazyck.toolchains.nvcc_steps import nvcc_programs, nvcc_steps
 from lazyck.toolchains.options import CommandItem, join
@@ -34,8 +34,8 @@ _ARCH_OPTIONS = _both("-gencode", "-arch", "-code")
 _HOST_OPTIONS = _both("-Xcompiler")
 _DEBUGGING = frozenset({"-G", "--device-debug", "-lineinfo", "--generate-line-info", "-g", "--debug"})
 _TEMPORARIES = _both("-keep-dir") | {"--keep", "-objtemp", "--objdir-as-tempdir", "-v", "--verbose"}
-_LINK_OPTIONS = _both("-ccbin", "-Xcompiler", "-m", "-target-dir", "-Xlinker", "-Xnvlink") | {
-    "-m64", "--m64", "-g", "--debug", "-pg", "--allow-unsupported-compiler", "-allow-unsupported-compiler",
+_LINK_OPTIONS = _both("-ccbin", "-Xcompiler", "-m", "-target-dir") | {
+    "-m64", "--m64", "--allow-unsupported-compiler", "-allow-unsupported-compiler",
     "-forward-unknown-to-host-compiler", "--forward-unknown-to-host-compiler", "-forward-unknown-opts",
     "--forward-unknown-opts", "-noprof", "--dont-use-profile", "-use-local-env", "--use-local-env",
 }  # fmt: skip
@@ -296,7 +296,8 @@ class CudaToolchain(Toolchain):
         return (base[0], *join(_without_hiding(self.table.split(base[1:]))), *flags)
 
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
-        kept = [i for i in _without_hiding(self.table.split(base[1:])) if i.name in _LINK_OPTIONS]
+        items = _with_host_options(self.table.split(base[1:]), lambda parts: list(filter(is_for_links, parts)))
+        kept = [i for i in items if i.name in _LINK_OPTIONS]
         kind = self._cudart(link)
         soname = _RUNTIME_SONAMES.get(_release(base[0]), "") if kind == "shared" else ""
         # The runtime is named by its soname. `-cudart shared` needs libcudart.so, which wheels and
@@ -379,10 +380,17 @@ def _release(nvcc: str) -> str:
 
 def _without_hiding(items: Iterable[CommandItem]) -> list[CommandItem]:
     """Drop the host flags that hide symbols or make LTO objects, also inside `-Xcompiler a,b`."""
+    return _with_host_options(own_library_items(items), own_library_items)
+
+
+def _with_host_options(
+    items: Iterable[CommandItem], chosen: Callable[[list[CommandItem]], list[CommandItem]]
+) -> list[CommandItem]:
+    """Return `items` with those of their options for the host compiler that `chosen` returns."""
     kept: list[CommandItem] = []
-    for item in own_library_items(items):
+    for item in items:
         parts = _host_parts(item)
-        good = own_library_items(parts)
+        good = chosen(parts)
         if len(good) == len(parts):
             kept.append(item)
         elif good:

@@ -1,6 +1,7 @@
 """Describe drivers with gcc's options: gcc and clang themselves, and hipcc, which is clang."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -21,11 +22,12 @@ MODULES = (".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx")
 def own_library_items(items: Iterable[CommandItem]) -> list[CommandItem]:
     """Drop options that would hide a blob's functions from `dlsym`, or make its object contain
     something other than code."""
-    hiding = ("-fvisibility", "-fvisibility-inlines-hidden", "-fvisibility-ms-compat", "-flto", "-fwhole-program")
+    hiding = ("-fvisibility", "-fvisibility-inlines-hidden", "-flto", "-fwhole-program")
     gone = (*hiding, "-flto-jobs", "-ffat-lto-objects", "-fwhole-program-vtables", "-foffload-lto")
     return [i for i in items if i.name not in gone]
 
 
+_CONFIGURATION = "Configuration file: "  # clang names those beside itself so
 # Options that begin so do not change which programs a driver starts.
 _SAME_PROGRAMS = ("-D", "-U", "-I", "-O", "-std=", "-g", "-m")
 
@@ -33,12 +35,13 @@ _SAME_PROGRAMS = ("-D", "-U", "-I", "-O", "-std=", "-g", "-m")
 @lru_cache(maxsize=64)
 def driver_programs(words: tuple[str, ...], language: str, env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Return the programs that a driver of gcc's options starts to compile and link, the driver
-    first, and the files of its own that these read, as `-###` shows them. `words` are the driver
-    and its options."""
+    first, and the files of its own that it and these read, as `-###` shows them. `words` are the
+    driver and its options."""
     how = dict(env)
     shown = proc.run([*words, "-###", "-shared", "-x", language, "/dev/null", "-o", "/dev/null"], env=how)
     found = [words[0]]
     for line in shown.stderr.splitlines() if shown.status == 0 else ():
+        found += [line[len(_CONFIGURATION) :]] if line.startswith(_CONFIGURATION) else []
         first, *rest = shlex.split(line) if line.startswith(" ") else [""]
         found += [os.path.normpath(first) if "/" in first else first, *own_inputs(rest)]
     if any(os.path.basename(program) == "collect2" for program in found):  # which starts the linker
@@ -121,7 +124,7 @@ class GnuToolchain(Toolchain):
         return ()
 
     def link_words(self, base: Sequence[str], link: LinkCommand) -> tuple[str, ...]:
-        kept = own_library_items(i for i in self.table.split(base[1:]) if not _is_for_compiling_only(i))
+        kept = filter(is_for_links, self.table.split(base[1:]))
         own = ("-fPIC", "-shared", *self._link_flags(base), "-o", abi.PH_OUTPUT, abi.PH_INPUT)
         return (base[0], *join(kept), *own)
 
@@ -129,17 +132,16 @@ class GnuToolchain(Toolchain):
         return ()
 
 
-_OF_SOURCES = (
-    "-D -U -A -x --language -Xclang -Xpreprocessor -Xassembler -Xarch_device -Xarch_host -mllvm -std -nostdinc "
-    "-nostdinc++ -pedantic -pedantic-errors -w -ftemplate-depth -fconstexpr-depth --param -static -shared -pie -fpie "
-    "-fPIE -no-pie"
+# What a blob's link has of its compile's options: those that choose machine, toolchain or
+# libraries. Compiles ignore words for linkers, and the link by a driver that gets `-ffast-math`
+# changes how the program computes.
+_FOR_LINKS = re.compile(
+    r"--?(?:target|sysroot|isysroot|gcc-toolchain|gcc-install-dir|gcc-triple|stdlib|rtlib|unwindlib|resource-dir"
+    r"|driver-mode|rocm-path|hip-path|cuda-path|fuse-ld|f(?:no-)?sanitize[\w-]*|fopen(?:mp|acc)[\w-]*|fgnu-tm|fsplit-stack"
+    r"|pthreads?|m(?!pc|daz|llvm)[\w.+-]*)"
 )
-_COMPILE_ONLY = (frozenset(PATHS) - {"--sysroot", "-isysroot"}) | frozenset(_OF_SOURCES.split())
 
 
-def _is_for_compiling_only(item: CommandItem) -> bool:
-    """Return whether a link has no use for `item`: `-x hip` would make it compile the library."""
-    if item.name in _COMPILE_ONLY:
-        return True
-    word = item.words[0]
-    return word.startswith("-W") and not word.startswith("-Wl,")
+def is_for_links(item: CommandItem) -> bool:
+    """Return whether a blob's link has the option `item` of its compile."""
+    return _FOR_LINKS.fullmatch(item.name) is not None

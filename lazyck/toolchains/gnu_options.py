@@ -65,10 +65,11 @@ _SIDE_OUTPUTS_SEPARATE = (
 # These load code or configuration that is not in the command line.
 _LOADED = "-fplugin= -fpass-plugin= -B -specs= --specs= --config --no-default-config -wrapper= -fplugin-arg-"
 _LOADED_SEPARATE = "-B -specs --specs -wrapper -ccc-gcc-name -ccc-install-dir -include-pch -ivfsoverlay -vfsoverlay"
-# Only code that is loaded with the program may have these. Blobs are loaded later.
-_AT_START = "-ftls-model=initial-exec -ftls-model=local-exec -mcmodel=kernel"
+# Blobs are libraries of their own, which are loaded later than the program. Of the models of
+# thread-local variables, they can have one.
+_AT_START = "-ftls-model= -mcmodel=kernel"
 # They fill sections that a library reads as a whole.
-_OF_WHOLE_LIBRARIES = "-fpatchable-function-entry= -mrecord-mcount -fxray-instrument"
+_OF_WHOLE_LIBRARIES = "-fpatchable-function-entry= -mrecord-mcount -mrecord-return -fxray-instrument"
 # Options of code generation and of messages, whatever their value is: it is a word, not a file.
 _VALUED = (
     "-fcf-protection= -fdebug-prefix-map= -ffile-prefix-map= -fmacro-prefix-map= -fprofile-prefix-map= "
@@ -80,7 +81,7 @@ _VALUED = (
     "-flto-partition= -foffload-lto= -fopenmp= -frandom-seed= -freorder-blocks-algorithm= "
     "-fsanitize= -fno-sanitize= -fsanitize-recover= -fno-sanitize-recover= -fsanitize-trap= -fno-sanitize-trap= "
     "-fsimd-cost-model= -fvect-cost-model= -fstack-check= -fstack-reuse= -fstack-limit-symbol= -fsso-struct= "
-    "-falign- -ftls-model= -ftrivial-auto-var-init= -fvisibility -fzero-call-used-regs= -fzero-init-padding-bits= "
+    "-falign- -ftrivial-auto-var-init= -fvisibility -fzero-call-used-regs= -fzero-init-padding-bits= "
     "-fclang-abi-compat= -fgpu-default-stream= -flax-vector-conversions= -fms-compatibility-version= "
     "-fobjc-runtime= -fshow-overloads= -ftrap-function= -ftrapv-handler= -fuse-ld= -fuse-cuid= -fveclib= "
     "-fbinutils-version= -fc++-abi= -fgnuc-version= -femit-struct-debug-detailed= -femit-dwarf-unwind= "
@@ -97,7 +98,7 @@ _PLAIN = (
     "--offload-new-driver --no-offload-new-driver --no-gpu-bundle-output --cuda-compile-host-device "
     "--offload-host-device --cuda-noopt-device-debug --no-cuda-noopt-device-debug --no-cuda-version-check "
     "--cuda-path-ignore-env --hipstdpar --hipstdpar-interpose-alloc --start-no-unused-arguments "
-    "--end-no-unused-arguments --verify-debug-info"
+    "--end-no-unused-arguments --verify-debug-info -ftls-model=global-dynamic"
 )
 # Words that begin so, with any value. An arch, a library's place in a toolchain and a standard are
 # in the recipe, with the toolchain's place in place of a path in it.
@@ -110,6 +111,11 @@ _FAMILIES = (
     "--cuda-include-ptx= --no-cuda-include-ptx= --hip-version= --rocm-path= --hip-path= --rocm-device-lib-path= "
     "--cuda-path= --gcc-toolchain= --gcc-install-dir= --gcc-triple= --driver-mode= -cuid= --system-header-prefix= "
     "--no-system-header-prefix="
+)
+# They change preprocessed text, by whose line markers the probe tells blobs apart.
+_OF_TEXT = (
+    "-P -C -CC --comments --comments-in-macros --no-line-commands -fdebug-cpp -fdirectives-only -fuse-line-directives "
+    "-fkeep-system-includes -fminimize-whitespace -frewrite-includes -frewrite-imports"
 )
 _VALUES = (
     (Role.DEPEND_FILE, "-MF"), (Role.DEPEND_TARGET, "-MT"), (Role.DEPEND_QUOTED, "-MQ"), (Role.LIBRARY, "-l"),
@@ -130,7 +136,13 @@ _REFUSED = (
     (F, Role.REFUSE_COMPILE, "-gsplit-dwarf", abi.WHY_SPLIT_DEBUG),
     (E, Role.REFUSE_COMPILE, "-m32 -mx32 -m16 -miamcu -mabi=ilp32 -mbig-endian", abi.WHY_OTHER_MACHINE),
     (F, Role.REFUSE_COMPILE, f"{_LOADED} {_AT_START} {_OF_WHOLE_LIBRARIES} -remap", abi.WHY_UNSUPPORTED_OPTION),
-    (F, Role.REFUSE_COMPILE, "-fpreprocessed", abi.WHY_UNSUPPORTED_OPTION),  # the probe's units are not
+    (E, Role.REFUSE_COMPILE, _OF_TEXT, abi.WHY_UNSUPPORTED_OPTION),
+    (
+        F,
+        Role.REFUSE_COMPILE,
+        "-fpreprocessed -fvisibility-ms-compat",
+        abi.WHY_UNSUPPORTED_OPTION,
+    ),  # the probe's units are not
     (S, Role.REFUSE_COMPILE, _LOADED_SEPARATE, abi.WHY_UNSUPPORTED_OPTION),
 )
 
@@ -154,8 +166,6 @@ ROWS: tuple[Row, ...] = (
     (E, Role.REFUSE, "-emit-ast --analyze --precompile -rewrite-objc -verify-pch -extract-api", abi.WHY_OTHER_OUTPUT),
     (E, Role.REFUSE, "--genco --emit-static-lib", abi.WHY_OTHER_OUTPUT),
     (E, Role.REFUSE, "-cc1 -cc1as -cc1gen-reproducer --", abi.WHY_UNSUPPORTED_OPTION),
-    # They change preprocessed text, by whose line markers the probe tells blobs apart.
-    (E, Role.REFUSE, "-P -C -CC --comments --comments-in-macros --no-line-commands", abi.WHY_UNSUPPORTED_OPTION),
     (S, Role.REFUSE, "-working-directory", abi.WHY_UNSUPPORTED_OPTION),
     (P, Role.REFUSE, "-working-directory=", abi.WHY_UNSUPPORTED_OPTION),
     (E, Role.REFUSE, "-r -Wl,-r -Wl,--relocatable", abi.WHY_RELOCATABLE_LINK),

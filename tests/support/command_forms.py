@@ -111,7 +111,7 @@ SIDE_OUTPUTS = [
     *("-foptimization-record-file=x", "-gen-cdb-fragment-path x", "-Xclang -ftime-trace=x"),
 ]
 LOADING = ["-fplugin=x.so", "-fpass-plugin=x.so", "-Bx", "-B x", "-specs=x", "--config x", "-include-pch x.pch"]
-LOADED_AT_START = ["-ftls-model=initial-exec", "-ftls-model=local-exec", "-mcmodel=kernel"]
+LOADED_AT_START = [*(f"-ftls-model={m}" for m in ("initial-exec", "local-exec", "local-dynamic")), "-mcmodel=kernel"]
 PASSED += [(f"c++ {option} {K}", "other-output") for option in SIDE_OUTPUTS]
 PASSED += [(f"c++ {option} {K}", "unsupported-option") for option in (*LOADING, *LOADED_AT_START)]
 PASSED += [

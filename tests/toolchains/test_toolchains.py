@@ -232,10 +232,20 @@ def test_the_link_of_a_blob_does_not_compile_the_library() -> None:
     link = LinkCommand(command(ROCM, "").call, "/w/lib.so")
     words = ROCM.link_words(("/r/llvm/bin/clang++", "-x", "hip", "-DX", "-I/i", "--rocm-path=/r", "-O3", "-Wall"), link)
     assert words == (
-        "/r/llvm/bin/clang++", "--rocm-path=/r", "-O3", "-fPIC", "-shared", "--hip-link", "-o",
+        "/r/llvm/bin/clang++", "--rocm-path=/r", "-fPIC", "-shared", "--hip-link", "-o",
         abi.PH_OUTPUT, abi.PH_INPUT,
     )  # fmt: skip
     assert "--hip-link" not in ROCM.link_words(("/r/bin/hipcc",), link)
+
+
+def test_the_link_of_a_blob_has_no_words_that_its_compile_ignored(tmp_path: Path) -> None:
+    """`-ffast-math` would link an object that changes how the program computes."""
+    ignored = ("-O3", "-ffast-math", "-mpc64", "-Wl,-z,defs", "-nostdlib", "-L/x", "-lm", "-z", "now", "-s", "-static")
+    kept = ("--sysroot=/s", "-march=x86-64-v3", "-fopenmp", "-fsanitize=address", "-fuse-ld=lld")
+    link = LinkCommand(command(HOST, "").call, "/w/lib.so")
+    assert HOST.link_words(("/g++", *ignored, *kept), link)[1:-4] == kept
+    words = CUDA.link_words((str(tmp_path / "nvcc"), "-Xlinker", "-z,defs", "-Xcompiler", "-ffast-math,-fopenmp"), link)
+    assert words[1:3] == ("-Xcompiler", "-fopenmp") and "-z,defs" not in words
 
 
 @pytest.mark.parametrize(
