@@ -463,13 +463,19 @@ def test_the_compilers_exit_is_read_whatever_the_program_does_with_children(lib:
 
 
 @on_each_machine_with_sanitizers
-def test_a_cancelled_thread_finishes_its_compile(lib: LazyLibrary) -> None:
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_cancelled_thread_finishes_its_compile(lib: LazyLibrary, asynchronous: bool) -> None:
     lib.program(
         r"""
     #include "demo.h"
     #include <pthread.h>
     #include <unistd.h>
-    static void* work(void*) { call(1, 1); pthread_testcancel(); return nullptr; }
+    static void* work(void*) {
+        if (IS_ANY_TIME) pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
+        call(1, 1);
+        if (!IS_ANY_TIME) pthread_testcancel();
+        return nullptr;
+    }
     int main(int, char** argv) {
         pthread_t thread;
         pthread_create(&thread, nullptr, work, nullptr);
@@ -479,7 +485,7 @@ def test_a_cancelled_thread_finishes_its_compile(lib: LazyLibrary) -> None:
         pthread_join(thread, &result);
         return result == PTHREAD_CANCELED && call(1, 1) == 2 ? 0 : 1;
     }
-    """,
+    """.replace("IS_ANY_TIME", str(int(asynchronous))),
         "cancels",
     )
     slow_compiler(lib, ': > "$0.first"; sleep 0.2')

@@ -31,13 +31,18 @@ std::string new_symbol() {
            std::to_string(++g_fronts);
 }
 
+// A function that nothing defines is no error before it is called, as in a library that was opened
+// with RTLD_LAZY. All others are found now.
 void* open_with(int flags, const std::string& name, std::string& reason) {
-    void* const handle = dlopen(name.c_str(), RTLD_NOW | flags);
-    if (handle == nullptr) {
+    for (const int when : {RTLD_NOW, RTLD_LAZY}) {
+        void* const handle = dlopen(name.c_str(), when | flags);
+        if (handle != nullptr) return handle;
         const char* const text = dlerror();
         reason = text == nullptr ? name : text;
+        if (reason.find("undefined symbol") == std::string::npos || reason.find(", version ") != std::string::npos)
+            break;
     }
-    return handle;
+    return nullptr;
 }
 
 // Loads a library with these contents from a file in a directory of this process alone.

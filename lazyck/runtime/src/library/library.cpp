@@ -68,14 +68,17 @@ void after_fork_in_child() { after_fork(!std::exchange(g_has_begun_in_child, fal
 
 Visit::Visit() : m_errno(errno), m_is_forking(is_forking()) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m_cancels);
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &m_cancel_type);
     if (!m_is_forking) return;
     g_has_begun_in_child |= g_forking_process != getpid();
     after_fork(g_forking_process != getpid());
 }
 
-Visit::~Visit() {
+Visit::~Visit() noexcept(false) {
     if (m_is_forking) before_fork();
     pthread_setcancelstate(m_cancels, nullptr);
+    if (m_cancel_type == PTHREAD_CANCEL_ASYNCHRONOUS) pthread_testcancel();
+    pthread_setcanceltype(m_cancel_type, nullptr);
     errno = m_errno;
 }
 

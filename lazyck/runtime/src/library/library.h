@@ -27,13 +27,13 @@ class Visit {
     Visit();
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
-    ~Visit();
+    ~Visit() noexcept(false);  // a thread that may be cancelled at any time ends here
 
  private:
     const int m_errno;
     const SignalsKeptOut m_signals;
     const bool m_is_forking;
-    int m_cancels = PTHREAD_CANCEL_ENABLE;
+    int m_cancels = PTHREAD_CANCEL_ENABLE, m_cancel_type = PTHREAD_CANCEL_DEFERRED;
     const DefaultFloatingPoint m_ours;
 };
 
