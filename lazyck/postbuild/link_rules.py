@@ -78,7 +78,7 @@ def bound(inputs: LinkInputs, names: SymbolNames, stubs: frozenset[str]) -> froz
     the library are bound to, whatever the loader finds before (`-Bsymbolic` and its kind)."""
     options = frozenset(item.option for item in inputs.linker) if inputs.shared else frozenset[str]()
     if linker_options.BINDS_ALL in options:
-        return names.defined | stubs
+        return (names.defined - names.unique) | stubs  # GNU's linker leaves those to the loader
     if linker_options.BINDS_FUNCTIONS in options:
         return names.functions | stubs
     return (names.functions & names.strong) | stubs if linker_options.BINDS_STRONG in options else frozenset()

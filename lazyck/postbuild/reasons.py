@@ -76,8 +76,8 @@ class ReasonKind(Enum):
         "Name the CPU instead of `native` (`-march=`, `-mtune=`, `-mcpu=`).",
     )
     AT_START = (
-        "has a variable of a thread-local model that only code loaded with the program may have",
-        f"Define the variable {_ELSEWHERE}, or leave out `tls_model`: blobs are loaded later.",
+        "has a variable of a thread-local model that holds within one library or the program",
+        f"Define the variable {_ELSEWHERE}, or leave out `tls_model`: a blob is a library of its own, loaded later.",
     )
     RESOLVER = (
         "is asked by a resolver (IFUNC), or by a function in place of the C or C++ library's, which may run while no "
@@ -170,6 +170,10 @@ class ReasonKind(Enum):
         "has a hidden function that other files may call",
         "Give the function default visibility, without an attribute or a `#pragma` that hides it, or make it `static` "
         "if no other file calls it. `-fvisibility=hidden` among the options does no harm.",
+    )
+    PROTECTED = (
+        "could have a protected function, whose address would be another one within the blob",
+        "Give the function default visibility: leave out `protected`, an attribute's or a `#pragma`'s.",
     )
     KERNEL_USED = ("has a kernel that another file launches, or takes the address of", _WRAPPER)
     KERNELS_HIDDEN = ("defines kernels for other files, which nvcc hides", _WRAPPER)

@@ -6,6 +6,7 @@ from lazyck.postbuild.probe.preprocess import declares_managed, what_binds
 from lazyck.postbuild.reasons import Reason, ReasonKind
 
 MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __managed__ )) int b;"
+AT_START = Reason(ReasonKind.AT_START, "local-dynamic")
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,9 @@ MANAGED = "static __attribute__((managed)) int a; static __attribute__(( __manag
         ('int a __attribute__((__section__("tests")));', Reason(ReasonKind.SECTION, "tests, by way of __start_tests")),
         ("extern int __start_tests[];", Reason(ReasonKind.SECTION_BOUNDS, "__start_tests")),
         ("extern int __stop_tests;", Reason(ReasonKind.SECTION_BOUNDS, "__stop_tests")),
+        ("extern char __dso_handle;", Reason(ReasonKind.SECTION_BOUNDS, "__dso_handle")),
+        ("extern char etext, end;", Reason(ReasonKind.SECTION_BOUNDS, "extern char etext, end;")),
+        ('extern __thread int a __attribute__((tls_model("local-dynamic")));', AT_START),
         ('auto f = dlsym(((void *) -1), "f");', Reason(ReasonKind.RTLD_NEXT)),
         ('auto f = dlvsym ( (void*)-1l, "f", "V");', Reason(ReasonKind.RTLD_NEXT)),
         ("int ok = dladdr(p, &info);", Reason(ReasonKind.DLADDR)),
@@ -32,6 +36,8 @@ def test_what_is_about_the_library_itself_is_found(text: str, expected: Reason) 
     [
         "int a;",
         'int a __attribute__((section(".text.hot")));',  # no bounds are made for such a name
+        "extern void each(int* begin, int* end); struct S { int* _end; };",
+        'extern __thread int a __attribute__((tls_model("global-dynamic")));',
         "int section(int); int x = section(3);",
         "int my__start_tests;",
         'auto f = dlsym(((void *) 0), "f");',

@@ -32,11 +32,11 @@ def test_what_a_file_includes_depends_on_its_place_only_by_quotes_and_include_ne
 
 def test_names_that_are_only_asked_for_are_found(tmp_path: Path) -> None:
     plain, by_macro, defining = (str(tmp_path / name) for name in ("plain.h", "by_macro.h", "defining.h"))
-    Path(plain).write_text('#if __has_include("a.h") && __has_include_next ( <b/c.h> )')
+    Path(plain).write_text('#if __has_include("a.h") && __has_include_next ( <b/c.h> ) && __has_embed("d.bin")')
     Path(by_macro).write_text("#ifdef __has_include\n#if __has_include(NAME)\n#endif\n#endif\n")
     Path(defining).write_text('# define NAME "d.h"\n#define X(y) <e/f.h>\n#define N 1 < 2\n')
-    assert asked_by([plain, defining], ["g.h"]) == {"a.h", "b/c.h"}
-    assert asked_by([plain, by_macro, defining], ["g.h"]) == {"a.h", "b/c.h", "d.h", "e/f.h", "g.h"}
+    assert asked_by([plain, defining], ["g.h"]) == {"a.h", "b/c.h", "d.bin"}
+    assert asked_by([plain, by_macro, defining], ["g.h"]) == {"a.h", "b/c.h", "d.bin", "d.h", "e/f.h", "g.h"}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ define."""
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from lazyck.postbuild import ownership
 from lazyck.postbuild.probe.group import Probed
 from lazyck.postbuild.reasons import Reason, ReasonKind
@@ -27,8 +29,8 @@ def test_all_that_a_needed_blob_defines_becomes_stubs() -> None:
 
 
 def test_what_a_real_object_defines_itself_needs_no_stub() -> None:
-    owned = assign([offer("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"})
-    assert owned.lazy == {"a": ("f",)}
+    offers = [offer("a", ("f", "g"), merged=frozenset({"g"}))]
+    assert assign(offers, undefined={"f", "g"}, defined={"g"}).lazy == {"a": ("f",)}
 
 
 def test_what_a_blob_defines_only_where_it_is_needed_becomes_a_stub_only_then() -> None:
@@ -37,16 +39,11 @@ def test_what_a_blob_defines_only_where_it_is_needed_becomes_a_stub_only_then() 
     assert owned.lazy == {"a": ("f", "instance")}
 
 
-def test_first_blob_in_link_order_has_a_symbol_and_the_second_is_reported() -> None:
-    owned = assign([offer("a", ("f",)), offer("b", ("f", "g"))], undefined={"f", "g"}, defined=set())
-    assert owned.lazy == {"a": ("f",), "b": ("g",)}
-    assert owned.doubles == (("f", "b"),)
-
-
-def test_doubles_that_nothing_needs_are_reported_too() -> None:
-    owned = assign([offer("a", ("f", "h")), offer("b", ("g", "h"))], undefined={"f", "g"}, defined=set())
-    assert owned.lazy == {"a": ("f", "h"), "b": ("g",)}
-    assert owned.doubles == (("h", "b"),)
+@pytest.mark.parametrize("undefined", [{"f", "g"}, {"f"}, set()])
+def test_blobs_that_define_one_function_are_eager(undefined: set[str]) -> None:
+    """The linker says so, or takes the first one (`-z muldefs`)."""
+    owned = assign([offer("a", ("f",)), offer("b", ("f", "g"))], undefined=undefined, defined=set())
+    assert (owned.lazy, owned.unneeded) == ({}, dict.fromkeys("ab", Reason(ReasonKind.RIVALLED, "f")))
 
 
 def test_a_blob_that_nothing_needs_is_lazy_with_all_its_functions() -> None:
@@ -59,12 +56,6 @@ def test_a_blob_that_nothing_needs_and_a_real_object_rivals_is_eager() -> None:
     owned = assign([offer("a", ("f",))], undefined=set(), defined={"f"})
     assert not owned.lazy
     assert owned.unneeded == {"a": Reason(ReasonKind.RIVALLED, "f")}
-
-
-def test_a_blob_of_which_another_has_all_that_is_needed_is_eager() -> None:
-    owned = assign([offer("a", ("f",)), offer("b", ("f",))], undefined={"f"}, defined=set())
-    assert owned.lazy == {"a": ("f",)}
-    assert owned.unneeded == {"b": Reason(ReasonKind.RIVALLED, "f")}
 
 
 def test_a_blob_without_symbols_is_eager() -> None:
@@ -80,7 +71,6 @@ def test_what_gives_way_to_another_definition_goes_to_the_blob_that_insists() ->
     offers = [offer("a", ("f", "hook"), merged=frozenset({"hook"})), offer("b", ("g", "hook"))]
     owned = assign(offers, undefined={"f", "g", "hook"}, defined=set())
     assert owned.lazy == {"a": ("f",), "b": ("g", "hook")}
-    assert not owned.doubles
 
 
 def test_a_weak_definition_of_a_real_object_gives_way_to_a_blob_s_strong_one_alone() -> None:
@@ -98,7 +88,6 @@ def test_a_blob_of_instantiations_that_nothing_needs_is_lazy_and_exports_them() 
     offers = [offer("a", ("one", "two"), merged=both), offer("b", ("two", "three"), merged=frozenset({"two", "three"}))]
     owned = assign(offers, undefined=set(), defined=set())
     assert owned.lazy == {"a": ("one", "two"), "b": ("three",)}
-    assert not owned.doubles
 
 
 def test_a_symbol_that_is_named_twice_is_one_stub() -> None:
@@ -113,24 +102,16 @@ def test_needed_blobs_are_served_before_earlier_ones_that_nothing_needs() -> Non
     assert owned.spare == ("spare",)
 
 
-def test_a_spare_blob_whose_function_a_lazy_one_has_is_eager() -> None:
-    owned = assign([offer("a", ("f", "g")), offer("b", ("h", "g"))], undefined={"f"}, defined=set())
-    assert owned.lazy == {"a": ("f", "g")}
-    assert owned.unneeded == {"b": Reason(ReasonKind.RIVALLED, "g")}
-    assert not owned.doubles
-
-
-def test_a_needed_blob_of_which_real_objects_have_the_rest_keeps_its_own() -> None:
+def test_a_needed_blob_of_which_a_real_object_has_a_function_is_eager() -> None:
     owned = assign([offer("a", ("f", "g"))], undefined={"f", "g"}, defined={"g"}, strong={"g"})
-    assert (owned.lazy, owned.unneeded) == ({"a": ("f",)}, {})
+    assert (owned.lazy, owned.unneeded) == ({}, {"a": Reason(ReasonKind.RIVALLED, "g")})
 
 
-def test_what_gives_way_is_left_to_those_that_need_it_and_never_a_double() -> None:
+def test_what_gives_way_is_left_to_those_that_need_it() -> None:
     hook = frozenset({"hook"})
     offers = [offer("a", ("f", "hook"), merged=hook), offer("b", ("g", "hook"), merged=hook)]
     owned = assign(offers, undefined={"f", "g"}, defined=set())
     assert owned.lazy == {"a": ("f", "hook"), "b": ("g",)}
-    assert not owned.doubles
 
 
 def test_a_spare_blob_of_inline_functions_that_are_elsewhere_is_not_needed() -> None:

@@ -773,3 +773,35 @@ def test_a_kernel_of_which_a_header_declares_the_instance_is_no_function(tmp_pat
     assert found["one"].kernels == ("_Z1KILi1EEvPf",) and found["other"].kernels == ()
     launcher = () if toolchain == "cuda" else ("_Z16__device_stub__KILi1EEvPf",)
     assert set(found["one"].symbols) == {"_Z6besidei", *launcher}
+
+
+def test_lines_like_those_of_preprocessed_text_hide_no_function(any_bench: Bench) -> None:
+    texts = {
+        "raw": 'const char* text() { return R"(\n# 1 "/usr/include/limits.h" 1 3 4\n)"; }\nint after() { return 1; }\n',
+        "made": '# 1 "gen.y"\nint first() { return 1; }\n# 1 "table.h" 1\nint second() { return 2; }\n',
+        "plain": "int plain() { return 3; }\n",
+    }
+    found = by_stem(any_bench.probe(**texts))
+    assert {name: (len(p.symbols), bool(p.compiled)) for name, p in found.items()} == {
+        "raw": (2, True), "made": (2, True), "plain": (1, False),
+    }  # fmt: skip
+
+
+def test_a_function_that_one_blob_declares_changes_no_other_blob_s_symbols(any_bench: Bench) -> None:
+    (any_bench.at / "pick.h").write_text("#pragma once\nnamespace ns { int pick(int); }\n")
+    head = "int {}(decltype(ns::pick(char(1))) x) {{ return x; }}\n"
+    texts = {"a": "namespace ns { long pick(char); }\n" + head.format("a"), "b": head.format("b")}
+    found = by_stem(any_bench.probe(**{name: '#include "pick.h"\n' + text for name, text in texts.items()}))
+    assert (found["a"].symbols, found["b"].symbols) == (("_Z1al",), ("_Z1bi",))
+
+
+@pytest.mark.parametrize("flags", [(), ("-fvisibility=hidden",)])
+def test_a_blob_with_protected_functions_is_eager(any_bench: Bench, flags: tuple[str, ...]) -> None:
+    texts = {
+        "attribute": '__attribute__((visibility("protected"))) int a() { return 1; }\n',
+        "pragma": "#pragma GCC visibility push(protected)\nint b() { return 1; }\n#pragma GCC visibility pop\n",
+    }
+    for name, text in texts.items():
+        result = any_bench.probe_all({name: text}, *flags)
+        assert [r.kind for r in result.eager.values()] == [ReasonKind.PROTECTED]
+    assert not any_bench.probe_all({"plain": "int c() { return 1; }\n"}, *flags).eager

@@ -13,7 +13,7 @@ from lazyck.toolchains.command import Invocation, LinkCommand
 from support import HERE
 
 NONE: frozenset[Any] = frozenset()
-NO_INPUTS = LinkInputs((), True, "", NONE, NONE, (), (), (), (), "", (), {}, 0)
+NO_INPUTS = LinkInputs((), True, "", NONE, NONE, (), (), (), (), "", (), {}, {})
 LINK = LinkCommand(Invocation("c++", "host", "/w", ("c++", "-shared"), 1, ()), "/w/libx.so")
 
 

@@ -20,7 +20,7 @@ _INCLUDES = {
 # What is rewritten must be a directive rather than part of a string, so it begins its line.
 _ABSOLUTE = re.compile(rf"^([ \t]*#{_INCLUDE})[\"<](/[^\">\n]+)[\">]".encode(), re.MULTILINE)
 _NEARBY = re.compile(rf"^[ \t]*#(?:{_INCLUDE}\"|{_NEXT})".encode(), re.MULTILINE)
-_ASKED = re.compile(r"__has_include(?:_next)?\s*\(\s*([\"<][^\">\n]+|[A-Za-z_])")
+_ASKED = re.compile(r"__has_(?:include(?:_next)?|embed)\s*\(\s*([\"<][^\">\n]+|[A-Za-z_])")
 _DEFINED = re.compile(r"#[ \t]*define\b[^\n\"<]*[\"<]([^\">\n]+)[\">]")
 
 
@@ -53,10 +53,10 @@ def _names_in(file: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]
 
 @lru_cache(maxsize=1 << 16)
 def _of_file(file: str, _stamp: tuple[int, ...]) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return `included_names`, the names that `__has_include` asks for (empty: a macro's value),
-    and those in macros."""
+    """Return `included_names`, the names that `__has_include` and `__has_embed` ask for (empty: a
+    macro's value), and those in macros."""
     text = Path(file).read_bytes().decode("utf-8", "surrogateescape")
-    asked = [name[1:] if name[0] in '"<' else "" for name in _ASKED.findall(text)] if "__has_include" in text else []
+    asked = [name[1:] if name[0] in '"<' else "" for name in _ASKED.findall(text)] if "__has_" in text else []
     return included_names(text), frozenset(asked), frozenset(_DEFINED.findall(text))
 
 

@@ -34,7 +34,7 @@ from lazyck.toolchains.options import CommandItem
 
 def link_words(
     context: LinkContext,
-    eager_objects: Sequence[str],
+    eager_objects: Mapping[int, Sequence[str]],
     demands: Demands | None,
     wrapped: Sequence[str] = (),
 ) -> tuple[list[str], dict[str, str]]:
@@ -42,7 +42,8 @@ def link_words(
     runtime and what lazy blobs demand if there are any. Return also the project's names of the
     inputs of which the command names kept copies. Calls of `wrapped` go through wrappers.
 
-    `eager_objects` are file names in its `eager`. Objects and archives are copied into `objects`.
+    `eager_objects` are file names in its `eager`, by the index of the item that they stand for: the
+    order of objects is that of their initializers. Objects and archives are copied into `objects`.
     """
     link, inputs, directory = context.link, context.inputs, context.directory
     shutil.rmtree(directory / "objects", ignore_errors=True)
@@ -50,11 +51,12 @@ def link_words(
     output = f"{state.HERE}/{os.path.basename(link.output)}"
     mine = [f"{state.HERE}/stubs.o", *([RUNTIME] if demands else [])]
     mine += [f"{state.HERE}/deferred.o"] if inputs.stays else []
-    mine += [keeper.copy(str(directory / "eager" / name)) for name in eager_objects]
     words = [context.paths.real(w) for w in link.call.argv[: link.call.prefix]]
     for i, item in enumerate(inputs.items):
-        if i == inputs.first:  # also before an archive, since eager blobs may need other members of it
+        if i == inputs.first:
             words += mine
+        # Those of an archive stand before it, since they may need other members of it.
+        words += [keeper.copy(str(directory / "eager" / name)) for name in eager_objects.get(i, ())]
         if i in inputs.deferred:
             continue
         own = keeper.archive(inputs.found[i], item) if i in inputs.found else keeper.item(i, item)

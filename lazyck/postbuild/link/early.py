@@ -40,9 +40,9 @@ def known(tmp: Path, directory: Path) -> frozenset[str]:
 def replaced(
     symbols: Iterable[str], directory: Path, compiler: Sequence[str], env: Mapping[str, str]
 ) -> frozenset[str]:
-    """Return those of the strong `symbols` of a link that stand in place of functions of the C or
-    C++ library which the runtime calls, directly or by these libraries. The runtime is compiled by
-    `compiler`; `directory` is the library's."""
+    """Return those of `symbols`, strong functions of a link, that stand in place of functions of
+    the C or C++ library which the runtime, compiled by `compiler`, calls directly or by these
+    libraries. `directory` is the library's."""
     names = frozenset(s for s in symbols if not s.startswith("_Z") or _MAY_BE_STANDARD.match(s))
     libraries = standard_libraries(compiler) if names else []
     # To look for names among all texts takes a tenth of the time of reading the symbols.
@@ -70,7 +70,7 @@ def find(outputs: Iterable[str], tmp: Path, env: Mapping[str, str]) -> list[Path
             with contextlib.suppress(FormatError):  # the loader will say so
                 image, (any_library, *_) = elf.read_shared(output), states
                 compiler = states[any_library].runtime_compiler
-                own = [name for name, binding in image.defined.items() if binding == "GLOBAL"]
+                own = [name for name in image.functions if image.defined[name] == "GLOBAL"]
                 if elf.has_resolvers(output) or replaced(own, any_library, compiler, env):
                     for name in map(os.path.basename, image.needed):
                         asked[name] = image.undefined | asked.get(name, frozenset())

@@ -104,7 +104,8 @@ def link_lazily(
         archive, probed = static_runtime(context, probe_blobs(context, found))
     mentions = Mentions(probed.texts)
     archives = Archives(inputs, probed, found, mentions)
-    standard = early.replaced(found.objects.strong.union(*(p.firm for p in probed.probed)), directory, compiler, env)
+    functions = found.objects.strong & found.objects.functions
+    standard = early.replaced(functions.union(*(p.firm for p in probed.probed)), directory, compiler, env)
     given = Given(context, probed, found, mentions, archives, early.known(options.tmp, final), standard)
     steps = Steps(given, archive, reader, clock.step)
     facts, plan = Facts(), decide(given, Facts(), steps.runtime_of)
@@ -272,14 +273,7 @@ def static_runtime(context: LinkContext, probed: ProbeResult) -> tuple[str, Prob
 
 def warnings(settled: Settled) -> list[str]:
     """Return what the user should know although the library links."""
-    doubles = [(symbol, blob.source) for symbol, blob in settled.owned.doubles]
     found = [
-        f"{symbol} is also defined by a second blob, {source}: the first one is used" for symbol, source in doubles[:5]
-    ]
-    if len(doubles) > 5:
-        more = counted(len(doubles) - 5, "more symbol is", "more symbols are")
-        found.append(f"... and {more} defined by two blobs")
-    found += [
         f"{e.blob.source} was left out: it can be neither probed nor compiled, and no symbol is undefined without it "
         f"({sentence(e.reasons)})"
         for e in settled.failed

@@ -152,7 +152,9 @@ class Steps:
         if not finding.lacking and not made.unfit:
             if made != self.made:
                 lazy = frozenset(p.blob for p in settled.lazy)
-                used = sorted(self._given.mentions.c_names(lazy) - self._defined(plan, settled))
+                # What the link's objects use themselves, a program's linker exports in any case.
+                known = self._defined(plan, settled) | plan.real.undefined
+                used = sorted(self._given.mentions.c_names(lazy) - known)
                 self.bundle_bytes = write(context, made, settled, runtime, wrapped, used, plan.demands.at_exit)
                 self.made = made
             finding = proof.examine(cases)
@@ -264,9 +266,11 @@ def link_once(context: LinkContext, plan: Plan, settled: Settled, wrapped: Seque
     has_runtime = bool(settled.lazy or settled.units)
     runtime = runtime_source() if has_runtime else None
     objects = relink.runtime_objects(directory, context.compiler, runtime, context.env) if runtime else []
-    eager_names = [e.object.name for e in settled.compiled]
+    eager: dict[int, list[str]] = {}
+    for made in settled.compiled:
+        eager.setdefault(context.inputs.brought[made.blob], []).append(made.object.name)
     demanded = plan.demands if has_runtime else None
-    words, originals = link_words(context, eager_names, demanded, wrapped)
+    words, originals = link_words(context, eager, demanded, wrapped)
     st = state.LinkState(
         library=context.name,
         file_name=os.path.basename(link.output),

@@ -39,6 +39,7 @@ _WEAK, _UNIQUE = 2, 10
 _BINDINGS = {0: "LOCAL", 1: "GLOBAL", 2: "WEAK", 10: "UNIQUE"}
 _IFUNC = 10
 _TYPES = {0: "NOTYPE", 1: "OBJECT", 2: "FUNC", 3: "SECTION", 4: "FILE", 5: "COMMON", 6: "TLS", 10: "IFUNC"}
+_FUNCTIONS = ("FUNC", "IFUNC")
 _VISIBILITIES = ("default", "internal", "hidden", "protected")
 _MOST_TEXT, _MOST_SHARING = 1 << 20, 256  # in characters; as a multiple of a string table's size
 _STARTUP = (".init_array", ".fini_array", ".preinit_array", ".ctors", ".dtors")
@@ -97,6 +98,7 @@ class SymbolNames:
     hidden: frozenset[str] = frozenset()  # those of `defined` that only their library sees; none of LTO's
     asked_for: frozenset[str] = frozenset()  # those of `undefined` that are not only weak
     functions: frozenset[str] = frozenset()  # those of `defined` that are no data
+    unique: frozenset[str] = frozenset()  # those of `defined` of which a process has one (GNU's)
     has_startup: bool = False  # has code that runs at load or unload
     resolved: frozenset[str] = frozenset()  # functions whose code a resolver chooses while the loader relocates (IFUNC)
     is_deferred: bool = False
@@ -108,6 +110,7 @@ class SharedSymbols:
     """Holds what a shared library exports (name to binding), asks for, is called and needs."""
 
     defined: dict[str, str]
+    functions: frozenset[str]  # those of `defined` that are no data
     undefined: frozenset[str]
     weak_undefined: frozenset[str]
     soname: str | None
@@ -327,9 +330,10 @@ def read_shared(path: str | Path) -> SharedSymbols:
     image = _mapped(path)
     table = [s for s in image.symbols(dynamic=True) if s.name and s.binding != "LOCAL"]
     defined = {s.name: s.binding for s in table if s.section != _SHN_UNDEF and not s.hidden}
+    functions = frozenset(s.name for s in table if s.type in _FUNCTIONS and s.name in defined)
     undefined = frozenset(s.name for s in table if s.section == _SHN_UNDEF)
     weak = frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.binding == "WEAK")
-    return SharedSymbols(defined, undefined, weak, *_names_of(image))
+    return SharedSymbols(defined, functions, undefined, weak, *_names_of(image))
 
 
 def _names_of(image: ElfImage) -> tuple[str | None, tuple[str, ...]]:
@@ -525,7 +529,8 @@ def _names_in(data: bytes, where: str) -> SymbolNames:
         strong=frozenset(s.name for s in own if s.binding == "GLOBAL"),
         hidden=frozenset(s.name for s in own if s.hidden),
         asked_for=frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.binding != "WEAK"),
-        functions=frozenset(s.name for s in own if s.type in ("FUNC", "IFUNC")),
+        functions=frozenset(s.name for s in own if s.type in _FUNCTIONS),
+        unique=frozenset(s.name for s in own if s.binding == "UNIQUE"),
         has_startup=any(s.name.startswith(_STARTUP) for s in image.sections),
         resolved=frozenset(s.name for s in every if s.type == "IFUNC" and s.section != _SHN_UNDEF),
         is_deferred=image.is_deferred,

@@ -43,7 +43,7 @@ class LinkInputs:
     machine: str  # of the blobs
     stays: tuple[str, ...]
     records: Mapping[str, tuple[CompileCommand, ...]]  # the blobs of each file that holds any, by its path
-    first: int  # the index of the first item that brings blobs
+    brought: Mapping[CompileCommand, int]  # the blobs, each with the index of the first item that brings it
     optional: frozenset[CompileCommand] = frozenset()
     whole: frozenset[str] = frozenset()  # the archives of which the link takes all members
     wanted: frozenset[str] = frozenset()  # the symbols that its options ask for
@@ -51,6 +51,11 @@ class LinkInputs:
     scripts: tuple[str, ...] = ()  # linker scripts that do more than name inputs
     found: Mapping[int, str] = field(default_factory=dict)  # the archives that `-l` found, by the item's index
     by_scripts: frozenset[str] = frozenset()  # the files that linker scripts name
+
+    @property
+    def first(self) -> int:
+        """Return the index of the first item that brings blobs."""
+        return min(self.brought.values(), default=len(self.items))
 
 
 @dataclass
@@ -132,7 +137,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         machine=next((elf.machine(f.path) for f in holding), ""),
         stays=_unique(f.path for f in holding if f.index not in deferred),
         records={f.path: f.records for f in holding},
-        first=next((f.index for f in holding), len(items)),
+        brought={blob: f.index for f in reversed(holding) for blob in f.records},
         optional=frozenset().union(*(f.optional for f in holding if is_readable)) - firm,
         whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
         wanted=frozenset({"main", *linker_options.values(linker, *_ASKING)}),

@@ -121,9 +121,16 @@ def parse_nm(text: str) -> SymbolNames:
     defined = frozenset(name for name, kind in kinds if kind not in "Uwv" and (kind.isupper() or kind in "ui"))
     strong = frozenset(name for name, kind in kinds if name in defined and kind not in "WVu")
     asked_for = frozenset(name for name, kind in kinds if kind == "U")
-    resolved = frozenset(name for name, kind in kinds if kind == "i")
+    resolved, unique = (frozenset(name for name, each in kinds if each == kind) for kind in "iu")
     # There may be code that runs at load.
     functions = frozenset(name for name, kind in kinds if kind in "TWi") & defined
     return SymbolNames(
-        defined, undefined, strong, asked_for=asked_for, functions=functions, has_startup=True, resolved=resolved
+        defined,
+        undefined,
+        strong,
+        asked_for=asked_for,
+        functions=functions,
+        unique=unique,
+        has_startup=True,
+        resolved=resolved,
     )

@@ -22,6 +22,7 @@ _EXTERN = re.compile(r"\bextern\b([^;{}]*);")
 _STATIC = re.compile(r"\bstatic\b")
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline)\b")
 _INLINE_FUNCTION = re.compile(r"(?:\w[\w \t]*)?\b(?:inline|__inline__|__inline)\b[^;{}()]*?([A-Za-z_]\w*)\s*\(")
+_CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 _LAST_NAMES = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:,|$)")
 
 
@@ -48,6 +49,7 @@ class Answers:
     texts: list[Path] = field(default_factory=list)  # preprocessed batches, which hold each of them at least once
     instances: dict[str, Instances] = field(default_factory=dict)  # what the sources instantiate explicitly
     keys: dict[str, str] = field(default_factory=dict)  # of sources, by content
+    protects: bool = False  # whether a text makes something protected
 
     def readers(self) -> set[str]:
         """Return the sources that may be lazy, as far as their text tells."""
@@ -105,6 +107,10 @@ class _Prober:
             result = group.preprocess(batch, output, text)
             if result.status == 0:
                 split = preprocess.split(output, left, group.cwd)
+                if odd := split.odd or set(left) - split.texts.keys():
+                    answers.doubts |= dict.fromkeys(odd, Doubt("has lines like those of preprocessed text"))
+                    left = [s for s in left if s not in odd]
+                    continue
                 answers.texts.append(output.rename(self._work / f"text{len(answers.texts)}.ii"))
                 shared, own = frozenset(split.files), split.own_files
                 answers.headers |= {s: shared | own[s] if s in own else shared for s in split.texts}
@@ -176,16 +182,17 @@ class _Prober:
                 answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data")
                 answers.instances[readers[0]] = instances(text + split.texts.get(readers[0], ""))
         answers.instances = {s: instances(split.texts[s]) for s in sources if s in split.texts} | answers.instances
-        late = takes_late_managed(group.toolchain.name)
+        late, whole = takes_late_managed(group.toolchain.name), preprocess.read_source(batch)
+        answers.protects |= preprocess.protects(whole)
         # A header may declare managed variables besides the sources' own texts.
         managed, texts = preprocess.declares_managed, split.texts.values()
-        if not late and managed(preprocess.read_source(batch)) > sum(map(managed, texts)):
+        if not late and managed(whole) > sum(map(managed, texts)):
             for source in sources:
                 doubt = Doubt("may use a managed variable of a header", own_initializers=False)
                 answers.doubts.setdefault(source, doubt)
         reasons = {s: preprocess.what_binds(split.texts.get(s, ""), takes_late_managed=late) for s in sources}
         reasons |= {s: reason for s in sources if (reason := preprocess.names_itself(self._directives[s]))}
-        always = preprocess.what_always_binds(preprocess.read_source(batch))
+        always = preprocess.what_always_binds(whole)
         if len(always) > sum(len(preprocess.what_always_binds(text)) for text in texts):
             reasons = {s: reason or always[0] for s, reason in reasons.items()}
         own = {s: Answer(eager=reason) for s, reason in reasons.items() if reason}
@@ -200,6 +207,9 @@ class _Prober:
             declarations = self._understand(source, split.texts.pop(source), declared)
             if declarations:
                 parsed[i] = declarations
+        for i, name in _called_in_heads(parsed):
+            del parsed[i]
+            answers.doubts[sources[i]] = Doubt(f"calls {name} in a declaration, and another source declares that, too")
         prelude = preprocess.decisive(self._skeletons(split)(sources[0])) if sources else ""
         solver = Solver(group, self._work, sources, preprocess.guarded(prelude), batch)
         solver.solve(parsed)
@@ -251,6 +261,24 @@ class _Prober:
         else:
             return declarations
         return []
+
+
+def _called_in_heads(parsed: Mapping[int, Sequence[Declaration]]) -> list[tuple[int, str]]:
+    """Return the sources, by their numbers, whose heads call a function, as in `decltype(f(1))`,
+    that others declare: in one unit with these, the call may mean another overload."""
+    declared: dict[str, set[int]] = {}
+    for i, declarations in parsed.items():
+        for d in declarations:
+            if d.kind in (DeclarationKind.HEAD, DeclarationKind.REPEATABLE):
+                for name in d.names:
+                    declared.setdefault(name, set()).add(i)
+    found = []
+    for i, declarations in parsed.items():
+        heads = (d for d in declarations if d.kind is DeclarationKind.HEAD)
+        called = (name for d in heads for name in _CALLED.findall(d.text) if name not in d.names)
+        if name := next((n for n in called if declared.get(n, set()) - {i}), ""):
+            found.append((i, name))
+    return found
 
 
 def _defines_something(header: str) -> bool:

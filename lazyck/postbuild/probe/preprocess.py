@@ -46,6 +46,7 @@ class Split:
     owned: dict[tuple[str, int], str] = field(default_factory=dict)  # (file, line) of an `#include` → a blob's file
     guarded_code: dict[str, str] = field(default_factory=dict)
     direct: dict[str, str] = field(default_factory=dict)
+    odd: set[str] = field(default_factory=set)  # blobs whose text has lines like the preprocessor's own
 
 
 def read_source(path: str | Path) -> str:
@@ -125,10 +126,12 @@ def split(
     batch: Path, blobs: Iterable[str], cwd: str, see: Callable[[str, bool], None] = lambda line, is_own: None
 ) -> Split:
     """Split the preprocessed `batch` by its line markers. `see` gets each line, and whether it is
-    of a blob's own text, to which markers do not belong."""
+    of a blob's own text, to which markers do not belong. Markers lead back to where they came from;
+    if they do not, a text has lines like them."""
     wanted = set(blobs)
     out = Split()
     stack: list[tuple[str, int]] = [("", _BATCH)]
+    names = [""]  # of the files in `stack`, as the last marker in each has it
     mode, blob = _BATCH, ""
     parts: list[str] = []
     header: list[str] = []
@@ -151,7 +154,13 @@ def split(
                 if mode == _DIRECT:
                     header = []
                 stack.append((path, mode))
-            elif "2" in flags and len(stack) > 1:
+                names.append(m[2])
+            elif "2" not in flags:
+                names[-1] = m[2]
+            elif len(stack) == 1 or m[2] != names[-2]:
+                out.odd |= {blob} if blob else wanted
+            else:
+                names.pop()
                 left, left_mode = stack.pop()
                 above, mode = stack[-1]
                 if mode == _BATCH and left_mode == _OWN:
@@ -162,7 +171,7 @@ def split(
                 elif left_mode == _OWN:
                     out.owned[above, int(m[1]) - 1] = left
     if blob:
-        out.texts[blob] = "".join(parts)
+        out.odd.add(blob)
     return out
 
 
@@ -207,6 +216,8 @@ def _enter(
     if path.startswith("<"):
         return _FOREIGN
     full = os.path.join(cwd, path)
+    if not os.path.isfile(full):
+        out.odd.add(blob)
     # A system header without guard, such as <assert.h>, takes effect each time it is read.
     is_code = os.path.splitext(full)[1] in _CODE_SUFFIXES
     if parent == _OWN and (is_code or (_SYSTEM not in flags and not is_guarded(full))):
@@ -288,13 +299,18 @@ def is_odd(text: str) -> bool:
 _SECTION = re.compile(
     r"""\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"|\.(?:push)?section[ \t]+(?:\\")?([A-Za-z_]\w*)"""
 )
-_BOUNDS = re.compile(r"\b__(?:start|stop)_([A-Za-z_]\w*)")
+# What a linker defines once for each library.
+_BOUNDS = re.compile(
+    r"\b(?:__(?:start|stop)_[A-Za-z_]\w*|__ehdr_start|__executable_start|__dso_handle|_DYNAMIC|_GLOBAL_OFFSET_TABLE_"
+    r"|__bss_start)\b|\bextern\b[^;(){}]*\b_?(?:end|edata|etext)\b[^;(){}]*;"
+)
 _NEXT = re.compile(r"\bdlv?sym\s*\(\s*\(?\s*\(\s*void\s*\*\s*\)\s*-\s*1")
 _DLADDR = re.compile(r"\bdladdr1?\s*\(")
 _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}|\bRTLD_DI_ORIGIN\b")
 # The assembler reads another file. `x.include(y)` is C++.
 _READING = re.compile(r"\.inc(?:bin|lude)\b(?!\s*[(.;,)\]=-])")
-_AT_START = re.compile(r'\btls_model(?:__)?\s*\(\s*"((?:initial|local)-exec)"')
+_AT_START = re.compile(r'\btls_model(?:__)?\s*\(\s*"(?!global-dynamic")([^"]*)"')
+_PROTECTED = re.compile(r'visibility[\s_]*\(\s*"protected"|\bvisibility\s+push\s*\(\s*protected\b|\.protected\b')
 _MANAGED = re.compile(r"\(\(\s*(?:__)?managed(?:__)?\s*\)\)")
 
 
@@ -336,6 +352,12 @@ def makes_assembler_read(text: str) -> bool:
     """Return whether assembler text in a source makes the assembler read other files. The compiler
     names these in no list of what it read."""
     return ".inc" in text and _READING.search(text) is not None
+
+
+def protects(text: str) -> bool:
+    """Return whether a preprocessed text makes something protected. What options hide is protected
+    in the probe, too, and not told apart."""
+    return "protected" in text and _PROTECTED.search(text) is not None
 
 
 def declares_managed(text: str) -> int:

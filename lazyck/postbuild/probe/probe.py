@@ -92,8 +92,10 @@ def _probe_all(
     keys: dict[CompileCommand, str] = {}
     for answers, (files_of, unlisted, _) in zip(found, headers, strict=True):
         group = answers.group
-        bound = Reason(ReasonKind.NATIVE) if native.names_native(group.base) else None
+        of_all = Reason(ReasonKind.NATIVE) if native.names_native(group.base) else None
         for source, answer in answers.found.items():
+            is_protected = answers.protects and answer.private
+            bound = of_all or (Reason(ReasonKind.PROTECTED, min(answer.private)) if is_protected else None)
             for blob in group.sources[source]:
                 if bound or answer.eager or source in unlisted:
                     reasons[blob] = answer.eager or bound or Reason(ReasonKind.UNLISTED, unlisted[source])
@@ -196,9 +198,11 @@ def _settle(answers: Answers, output: Path, source: str) -> Answer:
         batch, alone = output.with_suffix(f".batch{group.suffix}"), output.with_suffix(".ii")
         group.preprocess(batch, alone, preprocess.include_line(source) + "\n")
         alone.touch()  # it does not exist if the preprocessor failed
-        text = preprocess.split(alone, [source], group.cwd).texts.get(source, "")
+        split, whole = preprocess.split(alone, [source], group.cwd), preprocess.read_source(alone)
+        text = split.texts.get(source, whole) if not split.odd else whole
+        answers.protects |= preprocess.protects(whole)
         tied = preprocess.what_binds(text, takes_late_managed=takes_late_managed(group.toolchain.name))
-        if reason := tied or next(iter(preprocess.what_always_binds(preprocess.read_source(alone))), None):
+        if reason := tied or next(iter(preprocess.what_always_binds(whole)), None):
             return Answer(eager=reason)
         own = instances(text)
     # The project's own host objects show all symbols and cost one compile, unless by LTO.
@@ -241,7 +245,8 @@ def _headers(answers: Answers) -> tuple[dict[str, frozenset[str]], dict[str, str
             unlisted[source] = first_error(result.stdout + result.stderr)
             continue
         marked = set(map(preprocess.marked_path, _MARKED.findall(preprocess.read_source(output))))
-        found[source] = frozenset(os.path.join(group.cwd, f) for f in marked if not f.endswith("/"))
+        paths = (os.path.join(group.cwd, f) for f in marked)
+        found[source] = frozenset(filter(os.path.isfile, paths))  # a `#line` may name any other
         clusters.append([source])
     left_out = {"/dev/null"} | group.sources.keys() - frozenset[str]().union(*answers.headers.values())
     headers: dict[str, frozenset[str]] = {}

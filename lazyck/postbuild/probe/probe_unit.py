@@ -16,7 +16,7 @@ from lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
 from lazyck.postbuild.objects import kernels, vtables
 from lazyck.postbuild.objects.elf import ElfImage
 from lazyck.postbuild.probe.group import Answer
-from lazyck.postbuild.probe.real_object import defines
+from lazyck.postbuild.probe.real_object import TOOLCHAIN_DATA, defines
 from lazyck.toolchains.base import TextCompile
 
 _OWN, _COMMON = ".lazyck.b", ".lazyck.s"  # sections: of one blob, of a function that several blobs define
@@ -281,11 +281,17 @@ def read_back(image: ElfImage, unit: ProbeUnit, how: TextCompile | None = None) 
                 data[b].append(_original(vtable, unit.renamed[b], b))
             else:  # only their own objects tell which of them has the first virtual function
                 shared_out[b] = f"may define the vtable of {vtables.class_of(vtable)}"
+    strays = (s for s in table if s.binding == "GLOBAL" and s.section and s.section not in places)
+    apart = re.compile(f"_ZT|{TOOLCHAIN_DATA.pattern}")  # of classes, and the toolchain's
+    of_kernels = {*known.handles, *known.handles.values()}
+    stray = next((s.name for s in strays if s.name not in of_kernels and not apart.match(s.name)), "")
     out: dict[int, Answer | str] = {}
     for b, wanted in unit.heads.items():
         unclear = counts[b] < wanted or any(f"__lz{b}_" in n for n in (*symbols[b], *unreachable[b], *handles[b]))
         if b in not_kept:
             out[b] = "it has arguments in vector registers"
+        elif stray:
+            out[b] = f"a header defines {stray}"
         elif unclear:
             out[b] = "its symbols depend on what is private to it"
         elif b in shared_out and not data[b]:

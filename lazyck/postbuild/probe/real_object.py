@@ -17,7 +17,7 @@ from lazyck.postbuild.reasons import Reason, ReasonKind
 from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 
 # This is data that toolchains add to every object with kernels.
-_TOOLCHAIN_DATA = re.compile("|".join(gpu.own_data for gpu in GPU_RUNTIMES))
+TOOLCHAIN_DATA = re.compile("|".join(gpu.own_data for gpu in GPU_RUNTIMES))
 # Start-up code runs through these functions. They are looked into, not held against the blob.
 START_UP = re.compile(
     r"_GLOBAL__(sub_)?I_|__cxx_global_var_init|__cxx_global_array_|_Z\d+__static_initialization_and_destruction_0"
@@ -85,7 +85,7 @@ def judge(
                 # A function with several versions stands in a group too, without being inline.
                 is_inline = s.section in image.merged_sections and s.type == "FUNC" and not own.holds(s.name)
                 (weak if is_inline else merged).add(s.name)
-        elif not _TOOLCHAIN_DATA.match(s.name):
+        elif not TOOLCHAIN_DATA.match(s.name):
             if s.section not in image.merged_sections or own.holds_data(s.name):
                 data.append(s.name)
             elif not s.hidden:

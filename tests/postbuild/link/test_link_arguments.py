@@ -58,8 +58,10 @@ def words_of(
     at: Path, into: Path, *words: str, demands: Demands | None, tool: str = "c++", eager: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, str]]:
     link = linking(at, *words, tool=tool)
-    inputs = replace(read_inputs(link, by_name("host").table), first=2)  # where the blobs' objects stand
-    return link_words(link_context(into, link, inputs, options=OPTIONS), eager, demands, ("cudaLaunchKernel",))
+    blob = CompileCommand(link.call, "blob.cpp", "blob.o")
+    inputs = replace(read_inputs(link, by_name("host").table), brought={blob: 2})
+    context = link_context(into, link, inputs, options=OPTIONS)
+    return link_words(context, {2: eager}, demands, ("cudaLaunchKernel",))
 
 
 def copy_of(at: Path, name: str, shown: str = "") -> str:

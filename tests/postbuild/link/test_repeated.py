@@ -275,3 +275,55 @@ def test_a_program_exports_what_only_blobs_use(project: Project, declared: str) 
     made = "cc -w program.c -o program -L. -lx -Wl,-rpath,$PWD && ./program"
     done = subprocess.run(["sh", "-c", made], cwd=project.where, capture_output=True, text=True)
     assert done.returncode == 42, done.stderr
+
+
+def test_a_process_has_one_static_of_an_inline_function_in_spite_of_bsymbolic(project: Project) -> None:
+    """GNU's linker leaves unique symbols to the loader."""
+    counter = "inline int& counter() { static int n; return n; }\n"
+    more = counter + 'extern "C" int of_library() { return counter(); }'
+    project.write({1: counter + body(1, "counter() += x")}, more=more).build(
+        f"{SHARED} -Wl,-Bsymbolic && echo '{counter} int first(int x) {{ return counter() += x; }}' > first.cc"
+        " && c++ -O1 -fPIC -shared first.cc -o libfirst.so"
+    )
+    code = "import ctypes as c; f = c.CDLL('./libfirst.so'); x = c.CDLL('./libx.so'); f._Z5firsti(7); x.run(1, 10)"
+    shown = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(x.of_library())"], cwd=project.where, capture_output=True, text=True
+    )
+    assert shown.stdout == "17\n", shown.stderr
+
+
+def test_of_two_definitions_that_a_link_allows_the_first_one_wins(project: Project) -> None:
+    project.write({1: "int both(int) { return 1; }\n" + body(1, "both(x)")}, more="int both(int) { return 2; }")
+    project.build(f"{SHARED.replace('*.o', 'v1.o dispatch.o')} -Wl,-z,muldefs")
+    assert (project.call(1, 3), "both" in project.report) == ("1", True)
+
+
+def test_eager_objects_stand_where_the_link_has_them(project: Project) -> None:
+    """Initializers of variables run in that order."""
+    at_load = 'extern "C" int printf(const char*, ...); static int {0} = printf("{0} ");\n'
+    texts = {n: at_load.format(f"v{n}") + body(n, f"x + v{n}") for n in (1, 2)}
+    project.write(texts, more=at_load.format("dispatch")).build(SHARED.replace("*.o", "v1.o dispatch.o v2.o"))
+    shown = subprocess.run(
+        [sys.executable, "-c", "import ctypes; ctypes.CDLL('./libx.so')"],
+        cwd=project.where,
+        capture_output=True,
+        text=True,
+    )
+    assert shown.stdout == "v1 dispatch v2 "
+
+
+def test_what_nothing_defines_is_no_error_before_it_is_called(project: Project) -> None:
+    hook = 'extern "C" int hook(int);\n'
+    more = hook + 'extern "C" int other(int x) { return hook(x); }'
+    project.write({1: hook + body(1, "x > 5 ? hook(x) : x + 1")}, more=more).build(SHARED)
+    project.file("late.c", "int hook(int x) { return x * 100; }\n")
+    project.file(
+        "program.c",
+        "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n"
+        'int (*run)(int, int) = (int (*)(int, int))dlsym(dlopen("./libx.so", RTLD_LAZY), "run");\n'
+        'printf("%d ", run(1, 1)); dlopen("./late.so", RTLD_NOW | RTLD_GLOBAL); printf("%d\\n", run(1, 6)); }\n',
+    )
+    for words in (["-shared", "-fPIC", "late.c", "-o", "late.so"], ["program.c", "-ldl", "-o", "program"]):
+        subprocess.run(["cc", *words], cwd=project.where, check=True)
+    shown = subprocess.run(["./program"], cwd=project.where, capture_output=True, text=True)
+    assert shown.stdout == "2 600\n", shown.stderr
