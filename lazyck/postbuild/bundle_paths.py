@@ -204,8 +204,10 @@ def map_env(
     for name, value in variables:
         if value and name in (*toolchain.header_env, *toolchain.search_env):
             # An empty directory means the working directory, which at run time is another one.
-            given = (absolute(directory, cwd) for directory in value.split(":"))
+            given = [absolute(directory, cwd) for directory in value.split(":")]
             mapped = [paths.searched(path, has_headers=name in toolchain.header_env) for path in given]
+            if name == "COMPILER_PATH":  # which may hold programs: `path_outside` finds that directory
+                mapped = [w or (path if os.path.isdir(path) else "") for w, path in zip(mapped, given, strict=True)]
             if any(mapped):
                 yield name, ":".join(filter(None, mapped))
         elif value.startswith("/"):

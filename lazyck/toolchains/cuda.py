@@ -141,6 +141,8 @@ class CudaToolchain(Toolchain):
             several = item.value.split(",") if is_path and item.value else []
             if len(several) > 1:
                 kept += [CommandItem((item.name, path), item.name, path) for path in several if path]
+            elif item.role is Role.HOST_COMPILER and os.path.exists(path := cmd.call.path(item.value or "")):
+                kept.append(CommandItem((item.name, path), item.name, path))  # else it is looked up on PATH
             else:
                 kept.append(item)
         return (*words[: cmd.call.prefix], *join(kept))

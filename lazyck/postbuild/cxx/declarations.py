@@ -61,6 +61,10 @@ _PLAIN_PRAGMA = re.compile(
 )
 _PRAGMA = re.compile(r"\s*#\s*pragma\b\s*(.*)")
 _TAG = re.compile(r"\b(?:struct|class|union|enum)\s+([A-Za-z_]\w*)\s*\{")
+# In C, these may be names. The reader takes them for words of C++.
+_OF_CXX = re.compile(
+    r"\b(?:throw|explicit|decltype|noexcept|alignas|requires|constexpr|consteval|operator|template|namespace|using|concept)\b"
+)
 _USING_ALIAS = re.compile(r"using\s+([A-Za-z_]\w*)\b[^=]*=")
 
 
@@ -68,6 +72,8 @@ def parse(text: str, *, is_c: bool = False) -> list[Declaration]:
     """Return the namespace-scope declarations of `text`, in order. Raises `Unsupported`."""
     if ("__attribute__" in text or "[[" in text) and (symbol := _SYMBOL.search(text)):
         raise Unsupported(f"has the attribute {symbol[1]}")
+    if is_c and (word := _OF_CXX.search(text)):
+        raise Unsupported(f"has {word[0]}, a word of C++")
     found: list[Declaration] = []
     context: list[str] = []
     openings: dict[tuple[str, ...], None] = {}
