@@ -48,7 +48,7 @@ def seen(
     """Return what is seen of a library of `text`, which is linked with `words`."""
     library = shared(where, "x", text, *words)
     context = link_context(where, inputs=replace(NO_INPUTS, libraries=libraries), env={})
-    settled = Settled(Ownership({p.blob: p.symbols for p in lazy}, (), {}, ()), lazy, ())
+    settled = Settled(Ownership({p.blob: p.symbols for p in lazy}, (), {}), lazy, ())
     made = Plan(settled=settled, runtime=runtime, **plan)
     return observe(context, library, settled, made, elf.read_shared(library))
 
