@@ -125,6 +125,12 @@ def test_directories_of_variables_are_mapped_like_those_of_options() -> None:
     }
 
 
+def test_a_directory_of_programs_stays_in_a_recipe(tmp_path: Path) -> None:
+    """A path of this machine in a recipe makes its sources eager."""
+    variables = [("COMPILER_PATH", f"/nowhere:{tmp_path}:/usr/lib/gcc")]
+    assert dict(map_env(variables, "/", by_name("host"), places())) == {"COMPILER_PATH": f"{tmp_path}:/usr/lib/gcc"}
+
+
 def test_a_program_is_never_looked_for_in_the_bundle() -> None:
     # The bundle's prefix is "/" here, because sources lie in /tmp and in /home.
     assert places().word("/usr/local/bin/nvcc") == "/usr/local/bin/nvcc"

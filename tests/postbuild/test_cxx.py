@@ -92,6 +92,11 @@ def test_statement_kinds(text: str, kind: DeclarationKind, name: str) -> None:
     assert [(d.kind, d.context[0]) for d in inside] == [(kind, "namespace a")]
 
 
+def test_in_c_words_of_cxx_are_names() -> None:
+    with pytest.raises(Unsupported, match="has throw, a word of C"):
+        parse("void throw(int x) { } int f(int x) { return x; }", is_c=True)
+
+
 def test_nothing_of_c_runs_at_load() -> None:
     for text in ("static const struct A table[] = {{1, &a}};", "static alias_t value = {1, f};"):
         assert [d.kind for d in parse(text, is_c=True)] == [DeclarationKind.SUPPORT]

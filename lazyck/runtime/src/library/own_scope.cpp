@@ -207,8 +207,8 @@ bool is_deep_and_global(const Object& self, const OpenObject& program, const Ope
 
 void construct_nothing() {}
 
-// Has the loader find no constructors in the dynamic section of this library. The loader's lock, which
-// the thread sanitizer does not see, keeps others out meanwhile.
+// Has the loader find no constructors in the dynamic section of this library. The loader's lock,
+// which the thread sanitizer does not see, keeps others out meanwhile.
 __attribute__((no_sanitize("thread"))) int empty_constructors(dl_phdr_info* info, std::size_t, void*) {
     const Object object = object_of(*info);
     if (!object.is_self || object.name.empty()) return object.is_self ? 1 : 0;
