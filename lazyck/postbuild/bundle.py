@@ -25,7 +25,7 @@ from lazyck.postbuild.state import commit, staging
 from lazyck.toolchains.base import Toolchain
 from lazyck.toolchains.command import CompileCommand, LinkCommand
 
-KEY_VERSION = "5"
+KEY_VERSION = "6"
 CONTENTS_VERSION = b"lazyck contents 1"
 _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 

@@ -42,20 +42,28 @@ class Description:
 
 class PrivateNames:
     """Knows the private names of a library, for keys. `offered` are those of what its real objects
-    hide."""
+    hide. If it `hides` inline functions, too, a lead without digits stands for theirs."""
 
     def __init__(
-        self, lazy: Sequence[Probed], owned: Ownership, offered: Mapping[str, str], tag: str, mentions: Mentions
+        self,
+        lazy: Sequence[Probed],
+        owned: Ownership,
+        offered: Mapping[str, str],
+        tag: str,
+        mentions: Mentions,
+        *,
+        hides: bool = False,
     ) -> None:
-        self.offered, self.tag = offered, tag
+        self.names, self.tag = (*offered.values(), *([abi.PRIVATE_LEAD] if hides else [])), tag
         self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
         every = frozenset(offered).union(*self._own.values())
-        self._exist = bool(every)
+        self._exist, self._hides = hides or bool(every), hides
         self._named = mentions.digests(every, self._own)
 
     def key(self, blob: CompileCommand) -> tuple[str, ...]:
         """Return what stands in a key for the private names that the object of `blob` may have."""
-        return (self.tag, *sorted(self._own[blob]), self._named[blob]) if self._exist else ()
+        own = (abi.PRIVATE_LEAD, *sorted(self._own[blob])) if self._hides else sorted(self._own[blob])
+        return (self.tag, *own, self._named[blob]) if self._exist else ()
 
 
 def describe(
@@ -144,7 +152,7 @@ def describe(
         creator=f"lazyck {__version__}",
         digest=digest_of_keys(blobs, recipes.all()),
         machine=machine,
-        private_names=tuple(private.offered.values()),
+        private_names=private.names,
         private_tag=private.tag,
     )
     outside = {r: bundle_paths.path_outside(r, by_name(r.toolchain)) for r in {chain[0] for chain in chains.values()}}

@@ -15,7 +15,7 @@ from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.inputs import LinkInputs
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.reasons import Reason, ReasonKind
-from lazyck.toolchains import linker_options
+from lazyck.toolchains import by_name, linker_options
 from lazyck.toolchains.command import CompileCommand
 from lazyck.toolchains.gpu_runtimes import GPU_RUNTIMES
 from lazyck.toolchains.linker_options import LinkerItem
@@ -82,6 +82,20 @@ def bound(inputs: LinkInputs, names: SymbolNames, stubs: frozenset[str]) -> froz
     if linker_options.BINDS_FUNCTIONS in options:
         return names.functions | stubs
     return (names.functions & names.strong) | stubs if linker_options.BINDS_STRONG in options else frozenset()
+
+
+def hides_inline_functions(inputs: LinkInputs, blobs: Iterable[CompileCommand]) -> bool:
+    """Return whether a library's link, or the options of all `blobs`, keep inline functions from
+    giving way to another library's."""
+    options = {item.option for item in inputs.linker}
+    binding = {"version-script", linker_options.BINDS_ALL, linker_options.BINDS_FUNCTIONS}
+    return inputs.shared and (not options.isdisjoint(binding) or all(map(_hides_inline_functions, blobs)))
+
+
+def _hides_inline_functions(blob: CompileCommand) -> bool:
+    toolchain = by_name(blob.call.toolchain)
+    base = toolchain.base_words(blob)
+    return toolchain.hides_symbols(base) or "-fvisibility-inlines-hidden" in base
 
 
 def repeated(inputs: LinkInputs) -> tuple[str, ...]:

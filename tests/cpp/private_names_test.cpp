@@ -21,7 +21,7 @@ Strings names_after(const std::string& object, const Strings& private_ones, std:
     const Scratch scratch;
     unit::write_file(scratch / "object.o", object);
     const UniqueFd fd = open_file(scratch / "object.o", O_RDWR);
-    problem = give_private_names(fd.get(), private_ones, "tag");
+    problem = give_private_names(fd.get(), private_ones, "tag", {});
     const std::string text = unit::read_file_of(scratch / "object.o");
     const SymbolNames symbols(reinterpret_cast<const unsigned char*>(text.data()), text.size());
     // The other tables of a good object stay readable.

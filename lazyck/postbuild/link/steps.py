@@ -143,7 +143,8 @@ class Steps:
         runtime = plan.runtime
         wrapped = wrapped_in(settled, plan.real, runtime)
         offered = {**plan.demands.at_exit, **plan.demands.offered}
-        private = PrivateNames(settled.lazy, settled.owned, offered, context.tag, self._given.mentions)
+        hides = link_rules.hides_inline_functions(context.inputs, [p.blob for p in settled.lazy])
+        private = PrivateNames(settled.lazy, settled.owned, offered, context.tag, self._given.mentions, hides=hides)
         bridge = cudart.assemble(runtime, context.directory, context.compiler) if runtime else None
         against = stand_in.assemble(plan.demands.stand_ins, context.directory, context.compiler)
         made = describe(context, settled, with_reads, self._program, private, bridge, self._contents, against)

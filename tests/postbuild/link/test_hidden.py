@@ -357,3 +357,22 @@ def test_hidden_data_that_only_the_initializer_of_a_table_names_is_found(project
     project.build(SHARED, FLAGS + " -fvisibility=hidden")
     assert "defines data that other files can use: algorithm" in project.report, project.report
     assert project.calls((1, 1), (2, 1)) == ["1", "7"]
+
+
+@pytest.mark.parametrize("way", ["-fvisibility=hidden", "-Wl,--version-script=x.map", "-Wl,-Bsymbolic"])
+def test_an_inline_function_that_a_library_hides_is_its_blobs_own(project: Project, way: str) -> None:
+    """Another library, which is loaded before, exports one of another version."""
+    header = "template <class T> struct Box { virtual T v(T x) { return x * VERSION; } };\n"
+    header += (
+        "__attribute__((noinline)) inline int f(int x) { Box<int>* b = new Box<int>; return b->v(x) + VERSION; }\n"
+    )
+    project.file("versioned.hpp", header)
+    project.file("x.map", "{ global: run; local: *; };\n")
+    project.file("first.cc", '#define VERSION 1\n#include "versioned.hpp"\nint first(int x) { return f(x); }\n')
+    project.write({1: '#define VERSION 100\n#include "versioned.hpp"\n' + body(1, "f(x)")})
+    flags, link = (f"{FLAGS} {way}", SHARED) if way.startswith("-f") else (FLAGS, f"{SHARED} {way}")
+    project.build(f"{link}\nc++ -O1 -fPIC -shared first.cc -o libfirst.so", flags)
+    assert "1 lazy" in project.report
+    code = "import ctypes as c; c.CDLL('./libfirst.so', c.RTLD_GLOBAL); print(c.CDLL('./libx.so').run(1, 5))"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=project.where, capture_output=True, text=True)
+    assert shown.stdout == "600\n", shown.stderr

@@ -213,8 +213,9 @@ class Compilation {
     void name_privately() {
         const UniqueFd object = open_at(m_staging->fd(), k_object, O_RDWR);
         if (!object) fail_system("cannot open '" + m_staging->path() + "/" + k_object + "'", errno);
-        const std::string fault = give_private_names(object.get(), m_missing.at.manifest.private_names(),
-                                                     m_missing.at.manifest.private_tag());
+        const ManifestView& manifest = m_missing.at.manifest;
+        const std::string fault =
+            give_private_names(object.get(), manifest.private_names(), manifest.private_tag(), m_missing.symbols);
         if (!fault.empty()) fail_here(fault, "", {m_is_end_known, 0});
     }
 

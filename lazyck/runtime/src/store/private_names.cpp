@@ -73,11 +73,30 @@ void write_at(int fd, std::uint64_t at, const void* data, std::size_t size) {
         fail_system("cannot rename symbols of what was compiled", errno);
 }
 
+bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
+
+// Returns whether a symbol has a mangled name, and is neither of namespace `std` or the compiler's
+// support library, whose declarations are visible whatever options say, nor type information, which
+// is compared by name.
+bool is_of_users(std::string_view name) {
+    if (!starts_with(name, "_Z") || starts_with(name, "_ZTI") || starts_with(name, "_ZTS")) return false;
+    name.remove_prefix(2);
+    for (const char* lead : {"GV", "TV", "TT", "Z", "N", "K"})
+        if (starts_with(name, lead)) name.remove_prefix(std::string_view(lead).size());
+    return name.empty() || (name[0] != 'S' && !starts_with(name, "9__gnu_cxx") && !starts_with(name, "10__cxxabiv1"));
+}
+
+// Returns whether a row is of what several files of a library may define: inline functions,
+// members of templates, their statics.
+bool is_vague(const Elf64_Sym& row) { return row.st_shndx != SHN_UNDEF && ELF64_ST_BIND(row.st_info) == STB_WEAK; }
+
 }  // namespace
 
-std::string give_private_names(int fd, const Strings& private_names, std::string_view tag) {
+std::string give_private_names(int fd, const Strings& private_names, std::string_view tag, const Strings& own) {
     if (private_names.empty()) return "";
+    const std::unordered_set<std::string_view> own_names(own.begin(), own.end());
     const std::unordered_set<std::string_view> names(private_names.begin(), private_names.end());
+    const bool hides = names.count(LAZYCK_PRIVATE_LEAD) != 0;
     MappedFile file;
     if (const int error = file.map(fd)) fail_system("cannot read what was compiled", error);
     SymbolNames object(file.data(), file.size());
@@ -87,8 +106,15 @@ std::string give_private_names(int fd, const Strings& private_names, std::string
     std::string text(reinterpret_cast<const char*>(file.data()) + object.strings.sh_offset, object.strings.sh_size);
     for (Elf64_Sym& row : object.rows) {
         if (ELF64_ST_BIND(row.st_info) == STB_LOCAL) continue;
-        const std::string name = private_name(object.name(row), tag);
-        if (names.find(name) == names.end()) continue;
+        const std::string_view plain = object.name(row);
+        const std::string name = private_name(plain, tag);
+        if (names.find(name) == names.end()) {
+            if (!hides || !is_vague(row) || !is_of_users(plain) || own_names.count(plain) != 0) continue;
+            // The state of a class that an attribute exports is one in the process.
+            const bool is_state = ELF64_ST_TYPE(row.st_info) != STT_FUNC && !starts_with(plain, "_ZT");
+            if (!is_state) row.st_other = static_cast<unsigned char>((row.st_other & ~3U) | STV_HIDDEN);
+            continue;
+        }
         row.st_name = static_cast<Elf64_Word>(text.size());
         text.append(name).push_back('\0');
     }
