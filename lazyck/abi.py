@@ -27,6 +27,7 @@ SYMBOL_MARK = "lazyck.library"
 # can be bound: this lead, and a digest of the symbol and the library's tag.
 PRIVATE_LEAD = "lazyck."
 PRIVATE_DIGITS = 12
+PLAIN_TAG = "plain."  # before the tag: such a name stands for a symbol that keeps its plain name
 PRIVATE_MARK = ".lazyck"  # behind a symbol in a manifest: its stub has a private name
 
 # -- host units and kernel units -------------------------------------------------------------------

@@ -19,6 +19,7 @@ from lazyck.postbuild.facts import Settled
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.link_rules import repeated
 from lazyck.postbuild.mentions import Mentions
+from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.objects.stand_in import StandIn
 from lazyck.postbuild.ownership import Ownership
 from lazyck.postbuild.probe.group import Probed
@@ -42,7 +43,8 @@ class Description:
 
 class PrivateNames:
     """Knows the private names of a library, for keys. `offered` are those of what its real objects
-    hide. If it `hides` inline functions, too, a lead without digits stands for theirs."""
+    hide. If it hides inline functions, too, a lead without digits stands for theirs; `shown` are
+    those that it exports in spite of that. It is None otherwise."""
 
     def __init__(
         self,
@@ -52,11 +54,13 @@ class PrivateNames:
         tag: str,
         mentions: Mentions,
         *,
-        hides: bool = False,
+        shown: frozenset[str] | None = None,
     ) -> None:
-        self.names, self.tag = (*offered.values(), *([abi.PRIVATE_LEAD] if hides else [])), tag
+        hides = shown is not None
+        kept = (private_name(s, abi.PLAIN_TAG + tag) for s in sorted(shown or ()))
+        self.names, self.tag = (*offered.values(), *([abi.PRIVATE_LEAD] if hides else []), *kept), tag
         self._own = {p.blob: p.private.intersection(owned.lazy[p.blob]) for p in lazy}
-        every = frozenset(offered).union(*self._own.values())
+        every = frozenset(offered).union(shown or (), *self._own.values())
         self._exist, self._hides = hides or bool(every), hides
         self._named = mentions.digests(every, self._own)
 

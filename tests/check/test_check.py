@@ -227,20 +227,13 @@ def test_the_build_itself_checks_and_a_blob_that_does_not_compile_is_named(tmp_p
 
 
 def test_verbose_keeps_what_was_made_and_what_cannot_be_linked_is_said(tmp_path: Path) -> None:
-    # Ahead of time, two strong definitions of one function do not link.
-    build = (
-        FILES["build.sh"]
-        .replace("-lm1 data.o", "-lm1 data.o more.o")
-        .replace("rm -f libm1.a", "c++ -fPIC -I. -c blob/more.cpp -o more.o\nrm -f libm1.a")
-    )
-    built = Built(
-        tmp_path, files={"blob/more.cpp": "int count() { return 5; }\nint more() { return 1; }\n", "build.sh": build}
-    )
+    built = Built(tmp_path)
     assert built.done.returncode == 0, built.done.stderr
+    for copy in (built.kept / "objects").glob("*dispatch.o"):
+        copy.write_text("no object")
     done = built.lazyck("check", "--tmp-dir", ".lazyck-build", "--verbose")
     assert done.returncode == 1
     assert "nothing was compared: it does not link ahead of time" in done.stderr
-    assert "multiple definition" in done.stderr
     assert (built.kept / "ahead" / "0.o").is_file()
 
 

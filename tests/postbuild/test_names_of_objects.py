@@ -78,6 +78,7 @@ long_kind XX 1
         frozenset({"def", "data", "common"}),
         asked_for=frozenset({"undef"}),
         functions=frozenset({"def", "weak"}),
+        unique=frozenset({"unique"}),
         has_startup=True,
     )
 

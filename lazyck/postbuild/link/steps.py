@@ -12,6 +12,7 @@ from pathlib import Path
 from lazyck import proc
 from lazyck.files import write_atomic
 from lazyck.postbuild import bundle, link_rules, state
+from lazyck.postbuild.cxx.mangled import is_of_the_standard_library
 from lazyck.postbuild.decide import Given
 from lazyck.postbuild.describe import Description, PrivateNames, describe
 from lazyck.postbuild.eager import HostUnits, can_be, compile_eagerly, unit_program
@@ -143,8 +144,8 @@ class Steps:
         runtime = plan.runtime
         wrapped = wrapped_in(settled, plan.real, runtime)
         offered = {**plan.demands.at_exit, **plan.demands.offered}
-        hides = link_rules.hides_inline_functions(context.inputs, [p.blob for p in settled.lazy])
-        private = PrivateNames(settled.lazy, settled.owned, offered, context.tag, self._given.mentions, hides=hides)
+        shown = self._shown(plan, settled)
+        private = PrivateNames(settled.lazy, settled.owned, offered, context.tag, self._given.mentions, shown=shown)
         bridge = cudart.assemble(runtime, context.directory, context.compiler) if runtime else None
         against = stand_in.assemble(plan.demands.stand_ins, context.directory, context.compiler)
         made = describe(context, settled, with_reads, self._program, private, bridge, self._contents, against)
@@ -160,6 +161,17 @@ class Steps:
                 self.made = made
             finding = proof.examine(cases)
         return finding, wrapped
+
+    def _shown(self, plan: Plan, settled: Settled) -> frozenset[str] | None:
+        """Return the inline functions that a library exports although it hides such functions, as
+        far as blobs could name them, or None if it does not hide them."""
+        blobs = [p.blob for p in settled.lazy]
+        if not link_rules.hides_inline_functions(self._context.inputs, blobs):
+            return None
+        names = symbols.together((plan.real, plan.taken))
+        vague = names.functions - names.strong - names.hidden - plan.demands.offered.keys()
+        named = self._given.mentions.by_blob(s for s in vague if not is_of_the_standard_library(s))
+        return frozenset[str]().union(*map(named, blobs))
 
     def _defined(self, plan: Plan, settled: Settled) -> frozenset[str]:
         """Return what the objects, archives and stubs of the link define."""

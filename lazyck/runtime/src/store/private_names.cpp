@@ -110,6 +110,7 @@ std::string give_private_names(int fd, const Strings& private_names, std::string
         const std::string name = private_name(plain, tag);
         if (names.find(name) == names.end()) {
             if (!hides || !is_vague(row) || !is_of_users(plain) || own_names.count(plain) != 0) continue;
+            if (names.count(private_name(plain, std::string(LAZYCK_PLAIN_TAG).append(tag))) != 0) continue;
             // The state of a class that an attribute exports is one in the process.
             const bool is_state = ELF64_ST_TYPE(row.st_info) != STT_FUNC && !starts_with(plain, "_ZT");
             if (!is_state) row.st_other = static_cast<unsigned char>((row.st_other & ~3U) | STV_HIDDEN);

@@ -14,9 +14,9 @@ namespace lazyck::rt {
 // linker and the loader get a name that no other library has.
 //
 // If the lead of private names is one of them, the library hides what it has of headers, too. So
-// does a blob with the inline functions and vtables that only blobs have, but not with its `own`
-// functions. Returns what is wrong with the object, or an empty string. Throws CompileError if it
-// cannot be read or written.
+// does a blob with the inline functions and vtables that only blobs have: all but its `own`
+// functions and those of which a name made with LAZYCK_PLAIN_TAG is there. Returns what is wrong
+// with the object, or an empty string. Throws CompileError if it cannot be read or written.
 std::string give_private_names(int fd, const Strings& private_names, std::string_view tag, const Strings& own);
 
 }  // namespace lazyck::rt
