@@ -16,6 +16,7 @@ from lazyck.errors import UsageError
 from lazyck.toolchains import ALL, CUDA, HOST, ROCM, Toolchain, by_name, linker_options, lookup
 from lazyck.toolchains.base import SourceCompile
 from lazyck.toolchains.command import CompileCommand, Invocation, LinkCommand
+from lazyck.toolchains.gnu import driver_programs
 from lazyck.toolchains.identity import compiler_identity, identity_of
 from lazyck.toolchains.linker_options import LinkerItem
 from lazyck.toolchains.listed import unknown_linker_options, unknown_options
@@ -236,6 +237,14 @@ def test_the_link_of_a_blob_does_not_compile_the_library() -> None:
         abi.PH_OUTPUT, abi.PH_INPUT,
     )  # fmt: skip
     assert "--hip-link" not in ROCM.link_words(("/r/bin/hipcc",), link)
+
+
+def test_a_configuration_file_is_one_of_a_compiler_s_own(tmp_path: Path) -> None:
+    config, driver = tmp_path / "clang++.cfg", tmp_path / "clang++"
+    config.write_text("-DN=1\n")
+    driver.write_text(f"#!/bin/sh\necho 'Configuration file: {config}' >&2\n")
+    driver.chmod(0o755)
+    assert driver_programs((str(driver),), "c++", ()) == (str(driver), str(config))
 
 
 def test_the_link_of_a_blob_has_no_words_that_its_compile_ignored(tmp_path: Path) -> None:
