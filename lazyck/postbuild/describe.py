@@ -123,7 +123,7 @@ def describe(
     files.update(zip(sources, (p.blob.source for p in every), strict=True))
     for p, name, source in zip(lazy, names, sources, strict=False):
         chain = chains[p.blob]
-        key = key_of(p, chain[0], machine, *private.key(p.blob), *linked)
+        key = key_of(p, chain[0], machine, *private.key(p.blob), *linked, *recipes.steps[chain[0]])
         symbols = tuple(s + abi.PRIVATE_MARK if s in p.private else s for s in owned.lazy[p.blob])
         apart = recipes.units_of(chain, program.digest) if program and p.blob in by_kernel else None
         rows.append((p, BlobRecord(name, source, recipes.index(chain), key, symbols, units=apart)))
@@ -162,6 +162,9 @@ def describe(
     outside = {r: bundle_paths.path_outside(r, by_name(r.toolchain)) for r in {chain[0] for chain in chains.values()}}
     named = ((blob.source, outside[chain[0]]) for blob, chain in chains.items())
     unfit = {source: Reason(ReasonKind.OPTION_ONLY_HERE, path) for source, path in named if path}
+    for blob, chain in chains.items():
+        if compiler := recipes.unlike.get(chain[0]):
+            unfit[blob.source] = Reason(ReasonKind.ENVIRONMENT, compiler)
     return Description(made, files, paths, tuple(rows), unfit)
 
 
@@ -231,6 +234,8 @@ class Recipes:
         self._made: dict[tuple[object, ...], tuple[Recipe, ...]] = {}
         self._index: dict[tuple[Recipe, ...], int] = {}
         self._all: list[Recipe] = []
+        self.steps: dict[Recipe, tuple[str, ...]] = {}  # of each chain's first, see `Toolchain.steps`
+        self.unlike: dict[Recipe, str] = {}  # those whose compiler, the value, does other things at a first call
 
     def chain(self, blob: CompileCommand) -> tuple[Recipe, ...]:
         """Return how `blob` is compiled for the CPUs that have what its options ask for, then for
@@ -254,6 +259,11 @@ class Recipes:
             levels = self._lesser(blob) if needs_cpu else {}
             chain = (made(base, self._cpu.features if needs_cpu else ""), *(made(*level) for level in levels.items()))
             self._made[key] = chain
+            searched = {name: v for name, v in toolchain.base_env(blob) if name in toolchain.header_env}
+            closed = {"PATH": called_in.get("PATH", os.defpath), "HOME": "/", **dict(chain[0].env), **searched}
+            self.steps[chain[0]] = toolchain.steps(blob, called_in)
+            if self.steps[chain[0]] != toolchain.steps(blob, closed):
+                self.unlike[chain[0]] = blob.call.argv[blob.call.prefix - 1]
         return chain
 
     def _lesser(self, blob: CompileCommand) -> dict[tuple[str, ...], str]:

@@ -213,6 +213,11 @@ class ReasonKind(Enum):
         "Name a place in the toolchain's home or in the system's directories, or compile the source without that: the "
         "place is not in the library's bundle, and what it holds later may be another user's.",
     )
+    ENVIRONMENT = (
+        "has a compiler that is a script or reads files by variables, and does something else without the build's",
+        "Name what it takes from there as options on the command line: a first call has only the variables that "
+        "compilers themselves read.",
+    )
     NOT_BY_KERNEL = (
         "cannot be compiled by kernel",
         "Where the reason names managed variables, textures or surfaces, move them into another file. Otherwise lazyck "

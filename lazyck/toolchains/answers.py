@@ -46,16 +46,9 @@ def _place(argv: Sequence[str]) -> Path | None:
     """Return the file for an answer, or None if it is not to be kept: a script, or a program of
     another name, may start any other program."""
     program = os.path.realpath(argv[0])
-    if not lookup.is_compiler(Path(program).name):
+    if not lookup.is_compiler(Path(program).name) or not lookup.is_binary(program):
         return None
-    env = environment()
-    try:
-        with open(program, "rb") as f:
-            info = os.fstat(f.fileno())
-            if f.read(4) != b"\x7fELF":
-                return None
-    except OSError:
-        return None
+    env, info = environment(), os.stat(program)
     folder = own_folder(tools_dir(env), "answers")
     state = (program, *map(str, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)))
     words = (*state, *(env.get(name, "") for name in _VARIABLES), *argv)

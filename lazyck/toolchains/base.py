@@ -291,6 +291,11 @@ class Toolchain(ABC):
         """Return the programs that compile and link such a blob: the compiler first, then those
         that it starts. Names without a slash are looked up in PATH when they are run."""
 
+    def steps(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the words of the commands that the compiler of `cmd` starts in `env`, if variables
+        decide them that have no rows here: those of a script; else ()."""
+        return ()
+
     def takes_static_runtime(self, link: LinkCommand) -> bool:
         """Return whether `link` puts a static GPU runtime into the library, which its blobs must
         then use (see cudart.py)."""

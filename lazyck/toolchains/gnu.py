@@ -37,10 +37,8 @@ def driver_programs(words: tuple[str, ...], language: str, env: tuple[tuple[str,
     """Return the programs that a driver of gcc's options starts to compile and link, the driver
     first, and the files of its own that it and these read, as `-###` shows them. `words` are the
     driver and its options."""
-    how = dict(env)
-    shown = proc.run([*words, "-###", "-shared", "-x", language, "/dev/null", "-o", "/dev/null"], env=how)
-    found = [words[0]]
-    for line in shown.stderr.splitlines() if shown.status == 0 else ():
+    how, found = dict(env), [words[0]]
+    for line in driver_says(words, language, env):
         found += [line[len(_CONFIGURATION) :]] if line.startswith(_CONFIGURATION) else []
         first, *rest = shlex.split(line) if line.startswith(" ") else [""]
         found += [os.path.normpath(first) if "/" in first else first, *own_inputs(rest)]
@@ -49,6 +47,13 @@ def driver_programs(words: tuple[str, ...], language: str, env: tuple[tuple[str,
         name = f"ld.{chosen}" if chosen else "ld"
         found.append(proc.run([*words, f"-print-prog-name={name}"], env=how).stdout.strip())
     return tuple(p for p in dict.fromkeys(found) if os.path.isfile(p) or proc.find_program(p, how))
+
+
+@lru_cache(maxsize=64)
+def driver_says(words: tuple[str, ...], language: str, env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Return the lines with which a driver says what it would start; () if it fails."""
+    shown = proc.run([*words, "-###", "-shared", "-x", language, "/dev/null", "-o", "/dev/null"], env=dict(env))
+    return tuple(shown.stderr.splitlines()) if shown.status == 0 else ()
 
 
 def own_inputs(words: Iterable[str]) -> list[str]:
@@ -90,10 +95,13 @@ class GnuToolchain(Toolchain):
         return (job.base[0], *join(kept), *self.host_only, *protecting, *flags, *to)
 
     def programs(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        return driver_programs(self._asked(cmd), self._language(cmd), tuple(sorted(env.items())))
+
+    def _asked(self, cmd: CompileCommand) -> tuple[str, ...]:
+        """Return the compiler of `cmd` and the options that may decide which programs it starts."""
         words, prefix = self.base_words(cmd), cmd.call.prefix
         items = (i for i in self.table.split(words[prefix:]) if i.role is not Role.LANGUAGE)
-        options = join(i for i in items if not i.words[0].startswith(_SAME_PROGRAMS))
-        return driver_programs((*words[:prefix], *options), self._language(cmd), tuple(sorted(env.items())))
+        return (*words[:prefix], *join(i for i in items if not i.words[0].startswith(_SAME_PROGRAMS)))
 
     def _language(self, cmd: CompileCommand) -> str:
         return "c" if self.is_c(cmd) else "c++"

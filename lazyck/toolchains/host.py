@@ -2,6 +2,7 @@
 
 import platform
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -11,11 +12,13 @@ from lazyck import abi
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import answers, host_text, listed, llvm, lookup
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for, target, unknown_ones
-from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain
+from lazyck.toolchains.command import CompileCommand
+from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain, driver_says
 from lazyck.toolchains.options import CommandItem
 from lazyck.toolchains.requirement import Requirement, RequirementState, try_out
 
 _POSITION = re.compile(r"-f(?:no-)?(?:pic|PIC|pie|PIE)")  # whether code may lie anywhere
+_TEMPORARY = re.compile(r"/tmp/(?:cc\w{6}|null-\w+)")
 _LINKERS = ("ld", "ld.gold", "ld.lld", "ld.mold")
 _TRIAL = """#include <filesystem>
 #include <mutex>
@@ -78,6 +81,16 @@ class HostToolchain(GnuToolchain):
     def _naming_flags(self, base: Sequence[str]) -> tuple[str, ...]:
         seed = f"-frandom-seed={abi.PH_NAME}"
         return (seed,) if accepts((base[0],), (seed,), "c++") else ()
+
+    def steps(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+        is_script = not lookup.is_binary(cmd.call.argv[cmd.call.prefix - 1])
+        if not is_script and not any(name in self.search_env for name, _ in self.base_env(cmd)):
+            return ()
+        quiet = {**env, "LC_ALL": "C", "TMPDIR": "/tmp"}
+        lines = driver_says(self._asked(cmd), self._language(cmd), tuple(sorted(quiet.items())))
+        words = chain.from_iterable(shlex.split(line) for line in lines if line.startswith(" "))
+        # Directories for libraries change no code, and temporary files have other names each time.
+        return tuple(_TEMPORARY.sub("", w) for w in words if not w.startswith("-L"))
 
     def find(self, env: Mapping[str, str]) -> Found | None:
         words = lookup.compiler_of("CXX", env, self.tools[:3])

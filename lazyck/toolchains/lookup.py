@@ -29,6 +29,15 @@ def is_shim(program: str) -> bool:
     return conf_of(program).exists() or conf_of(str(Path(program).resolve())).exists()
 
 
+def is_binary(program: str) -> bool:
+    """Return whether `program` is machine code, as far as it can be read, rather than a script."""
+    try:
+        with open(program, "rb") as f:
+            return f.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
 def is_launcher(program: str) -> bool:
     """Return whether `program` is a compiler cache or distributor, by name or link target."""
     return Path(program).name in LAUNCHERS or Path(program).resolve().name in LAUNCHERS

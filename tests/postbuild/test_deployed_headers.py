@@ -286,6 +286,42 @@ def test_a_blob_whose_compiler_needs_what_a_first_call_could_not_read_is_eager(t
     assert call(tree.deploy(), "a", "b") == {"a": 8, "b": 9}
 
 
+@pytest.mark.parametrize("what", ["script", "specs"])
+def test_a_blob_whose_compiler_takes_more_from_the_environment_than_a_first_call_is_eager(
+    tree: Tree, what: str
+) -> None:
+    tree.write("blob/a.c", "int a(void) { return N; }\n")
+    real, tools = shutil.which("gcc"), tree.dir.parent / "tools"
+    asked = (subprocess.check_output([str(real), word], text=True).strip() for word in ("-dumpmachine", "-dumpversion"))
+    place = tools.joinpath(*asked)
+    place.mkdir(parents=True)
+    (place / "specs").write_text("*cpp_unique_options:\n+ -DN=8\n\n")
+    wrapper = tools / "cc"  # not c++, which compiles lazyck's runtime
+    wrapper.write_text(f'#!/bin/sh\nexec {real} $OWN_FLAGS "$@"\n')
+    wrapper.chmod(0o755)
+    if what == "script":
+        env, compiler = {"OWN_FLAGS": "-DN=8", "PATH": f"{tools}:{os.environ['PATH']}"}, wrapper
+    else:
+        env, compiler = {"LIBRARY_PATH": str(tools)}, Path("cc")
+    summary = tree.build("cc -fPIC -c blob/a.c -o a.o; unset LIBRARY_PATH; c++ -shared a.o -o libx.so", **env)
+    said = "has a compiler that is a script or reads files by variables, and does something else without the build's"
+    assert f"blob/a.c {said}: " in summary and compiler.name in summary, summary
+    assert call(tree.deploy(), "a") == {"a": 8}
+
+
+def test_a_compiler_s_script_that_needs_no_variable_is_part_of_the_key(tree: Tree) -> None:
+    tree.write("blob/a.c", "int a(void) { return N; }\n")
+    wrapper = tree.dir.parent / "tools" / "cc"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\n. {wrapper.parent}/flags\nexec {shutil.which("cc")} $flags "$@"\n')
+    wrapper.chmod(0o755)
+    for n in (3, 4):
+        (wrapper.parent / "flags").write_text(f"flags=-DN={n}\n")
+        script = "cc -fPIC -c blob/a.c -o a.o; c++ -shared a.o -o libx.so"
+        tree.build(script, PATH=f"{wrapper.parent}:{os.environ['PATH']}")
+        assert call(tree.dir / "libx.so", "a", **{abi.TEST_UNRESTRICTED: "1"}) == {"a": n}
+
+
 def test_a_bundle_is_proved_once_and_again_when_something_changed(tree: Tree) -> None:
     log = tree.dir.parent / "calls"
     wrapper = tree.dir.parent / "bin" / "cc"  # not c++, which compiles lazyck's runtime
