@@ -811,6 +811,36 @@ def test_what_a_header_defines_is_the_blob_s_at_any_depth(any_bench: Bench) -> N
     assert [(Path(b.source).stem, r.kind) for b, r in result.eager.items()] == [("data", ReasonKind.DATA)]
 
 
+@pytest.mark.parametrize(
+    ("header", "text", "seen"),
+    [
+        ("#define NAME f_\n", "int CAT(NAME, __COUNTER__)() { return 1; }\n", "_Z3f_0v"),
+        ("#define MADE CAT(f_, __COUNTER__)\n", "int MADE() { return 1; }\n", "_Z3f_0v"),
+        ("#define LEVEL __INCLUDE_LEVEL__\n#if LEVEL == 1\n#define N n\n#endif\n", "int N() { return 1; }\n", "_Z1nv"),
+        (
+            "#ifdef __BASE_FILE__\n#define BASE\n#endif\n",
+            "int base(const char* = __BASE_FILE__);\nint n() { return 1; }\n",
+            "_Z1nv",
+        ),
+    ],
+)
+def test_what_depends_on_the_place_in_a_unit_is_as_for_one_source(
+    any_bench: Bench, header: str, text: str, seen: str
+) -> None:
+    (any_bench.at / "cat.h").write_text("#define CAT_(a, b) a##b\n#define CAT(a, b) CAT_(a, b)\n" + header)
+    text = '#include "cat.h"\n' + text
+    found = by_stem(any_bench.probe(a=text, b=text, plain="int c() { return 1; }\n"))
+    assert {name: p.symbols for name, p in found.items()} == {"a": (seen,), "b": (seen,), "plain": ("_Z1cv",)}
+    assert found["a"].compiled and not found["plain"].compiled
+
+
+def test_an_assertion_of_one_blob_is_none_of_others(bench: Bench) -> None:
+    """gcc's `#assert`, which no `#pragma` puts back."""
+    texts = {"a": "#assert sys(one)\nint a() { return 1; }\n"}
+    texts["b"] = "#if #sys(one)\nint one() { return 1; }\n#else\nint none() { return 1; }\n#endif\n"
+    assert by_stem(bench.probe(**texts))["b"].symbols == ("_Z4nonev",)
+
+
 @pytest.mark.parametrize("flags", [(), ("-fvisibility=hidden",)])
 def test_a_blob_with_protected_functions_is_eager(any_bench: Bench, flags: tuple[str, ...]) -> None:
     texts = {

@@ -76,8 +76,7 @@ class _Prober:
         self._macros: dict[str, set[str]] = {}
         for source in group.sources:
             text = preprocess.read_source(source)
-            # With these words, preprocessing a blob together with others could give another text.
-            if word := next((w for w in ("__COUNTER__", "__INCLUDE_LEVEL__", "__BASE_FILE__") if w in text), ""):
+            if word := preprocess.word_of_a_unit(text):
                 self.answers.doubts[source] = Doubt(f"uses {word}")
             elif preprocess.is_odd(text):
                 self.answers.doubts[source] = Doubt("has directives of an unusual spelling")
@@ -170,6 +169,12 @@ class _Prober:
         answers.clusters.append(list(split.texts))
         self._recall(split)
         batch = answers.texts[-1]
+        answers.doubts |= dict.fromkeys(split.counting, Doubt("uses __COUNTER__"))
+        words = {path: w for path in split.files.union(*split.own_files.values()) if (w := preprocess.word_in(path))}
+        for source in split.texts if words else ():
+            if path := min(words.keys() & answers.headers[source], default=""):
+                doubt = Doubt(f"reads {path.rpartition('/')[2]}, which uses {words[path]}")
+                answers.doubts.setdefault(source, doubt)
         for path, reader in split.guarded_code.items():
             for source in self._naming(path, sources):
                 if source != reader:

@@ -28,6 +28,10 @@ _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.MULTILINE)  # `if` sta
 _INCLUDE = re.compile(r"#\s*(?:include|include_next|import)\b")
 _ODD = re.compile(r"\*/[ \t]*(?:#|%:|\?\?=)|^[ \t]*(?:%:|\?\?=)|^[ \t]*#[ \t]*\w*[ \t]*(?:/\*|\\\n)", re.MULTILINE)
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
+# With these a file can read otherwise, or have others read otherwise, in a unit of several.
+_OF_A_UNIT = re.compile(r"\b__(?:INCLUDE_LEVEL|BASE_FILE)__\b|^[ \t]*#[ \t]*(?:un)?assert\b", re.MULTILINE)
+_COUNT = "typedef __typeof__(sizeof(char["  # begins a declaration that says how often `__COUNTER__` was used
+_COUNTED = f"{_COUNT}__COUNTER__ + 1])) lazyck_counts__;"
 _CODE_SUFFIXES = frozenset(
     {".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".inc", ".inl", ".ipp", ".tpp", ".def", ".impl", ".in"}
 )
@@ -47,6 +51,7 @@ class Split:
     guarded_code: dict[str, str] = field(default_factory=dict)
     direct: dict[str, str] = field(default_factory=dict)
     odd: set[str] = field(default_factory=set)  # blobs whose text has lines like the preprocessor's own
+    counting: set[str] = field(default_factory=set)  # blobs that use `__COUNTER__`, themselves or by headers
 
 
 def read_source(path: str | Path) -> str:
@@ -68,6 +73,17 @@ def place_of(name: str, path: str) -> str:
         if m[1] in name:
             return f"{file}:{text.count(chr(10), 0, m.start(1)) + 1}, {m[1]}"
     return file
+
+
+def word_of_a_unit(text: str) -> str:
+    """Return a word of a text that depends on where in a unit it is read, or an empty string."""
+    return m[0] if (m := _OF_A_UNIT.search(text)) else ""
+
+
+@lru_cache(maxsize=65536)
+def word_in(path: str) -> str:
+    """Return what `word_of_a_unit` does, for a file."""
+    return word_of_a_unit(read_source(path))
 
 
 @lru_cache(maxsize=65536)
@@ -107,8 +123,9 @@ def marked_path(text: str) -> str:
 
 
 def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> tuple[str, dict[int, str]]:
-    """Return (unit with all blobs that forgets the `macros` of each, blob per line of it)."""
-    lines: list[str] = []
+    """Return (unit with all blobs that forgets the `macros` of each, blob per line of it). It says
+    before and after each blob how often `__COUNTER__` was used."""
+    lines = [_COUNTED]
     where: dict[int, str] = {}
     for blob in blobs:
         names = sorted(macros.get(blob, ()))
@@ -116,6 +133,7 @@ def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> t
         lines.append(include_line(blob))
         where[len(lines)] = blob
         lines += [f'#pragma pop_macro("{n}")' for n in names]
+        lines.append(_COUNTED)
     return "\n".join(lines) + "\n", where
 
 
@@ -133,6 +151,7 @@ def split(
     stack: list[tuple[str, int]] = [("", _BATCH)]
     names = [""]  # of the files in `stack`, as the last marker in each has it
     mode, blob = _BATCH, ""
+    last, count = "", 0  # the blob that was read last, and how often `__COUNTER__` was used before it
     parts: list[str] = []
     header: list[str] = []
     with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
@@ -142,6 +161,10 @@ def split(
             if m is None:
                 if mode == _OWN:
                     parts.append(line)
+                elif mode == _BATCH and line.startswith(_COUNT):
+                    now = int(line[len(_COUNT) :].split()[0])
+                    out.counting |= {last} if now > count + 1 and last else set()
+                    count = now
                 elif mode == _DIRECT:
                     header.append(line)
                 continue
@@ -151,6 +174,7 @@ def split(
                 mode = _enter(out, stack, path, flags, wanted, blob, cwd)
                 if stack[-1][1] == _BATCH and mode == _OWN:
                     blob, parts = path, []
+                    last = blob
                 if mode == _DIRECT:
                     header = []
                 stack.append((path, mode))
