@@ -59,8 +59,7 @@ def wrapping_unseen(inputs: LinkInputs, defined: Iterable[str], library: elf.Sha
     """Return why blobs cannot be lazy if their references are to be wrapped, and the function that
     wraps or the one that is wrapped is among those `defined` in the link, but `library` does not
     export it, or blobs use it by a private name."""
-    wrapped = linker_options.wrapped(inputs.linker)
-    names = frozenset(chain(wrapped, (linker_options.WRAPPER + symbol for symbol in wrapped)))
+    names = wrap_names(inputs)
     exported = (n for n in names if n in library.defined and private_name(n, tag) not in library.defined)
     unseen = names.intersection(defined).difference(exported)
     return Reason(ReasonKind.LINK_OPTION, f"--wrap, and {min(unseen)} is hidden") if unseen else None
@@ -76,7 +75,9 @@ def excluded(inputs: LinkInputs) -> frozenset[CompileCommand]:
 def bound(inputs: LinkInputs, names: SymbolNames, stubs: frozenset[str]) -> frozenset[str]:
     """Return those of the `names` of objects, and of `stubs`, that references within
     the library are bound to, whatever the loader finds before (`-Bsymbolic` and its kind)."""
-    options = frozenset(item.option for item in inputs.linker) if inputs.shared else frozenset[str]()
+    if not inputs.shared:
+        return (names.defined | stubs) - wrap_names(inputs) if is_own_program(inputs) else frozenset()
+    options = frozenset(item.option for item in inputs.linker)
     if linker_options.BINDS_ALL in options:
         return (names.defined - names.unique) | stubs  # GNU's linker leaves those to the loader
     if linker_options.BINDS_FUNCTIONS in options:
@@ -84,12 +85,27 @@ def bound(inputs: LinkInputs, names: SymbolNames, stubs: frozenset[str]) -> froz
     return (names.functions & names.strong) | stubs if linker_options.BINDS_STRONG in options else frozenset()
 
 
+def is_own_program(inputs: LinkInputs) -> bool:
+    """Return whether a link makes a program whose blobs can have all that they need of it under
+    private names. A program exports nothing by itself, and LTO objects cannot be offered."""
+    return not (inputs.shared or any(map(elf.has_lto, (*inputs.objects, *inputs.archives))))
+
+
+def wrap_names(inputs: LinkInputs) -> frozenset[str]:
+    """Return the symbols that a link wraps, and those that wrap them, which blobs use by these
+    names."""
+    wrapped = linker_options.wrapped(inputs.linker)
+    return frozenset(chain(wrapped, (linker_options.WRAPPER + symbol for symbol in wrapped)))
+
+
 def hides_inline_functions(inputs: LinkInputs, blobs: Iterable[CompileCommand]) -> bool:
     """Return whether a library's link, or the options of all `blobs`, keep inline functions from
     giving way to another library's."""
+    if not inputs.shared:
+        return is_own_program(inputs)
     options = {item.option for item in inputs.linker}
     binding = {"version-script", linker_options.BINDS_ALL, linker_options.BINDS_FUNCTIONS}
-    return inputs.shared and (not options.isdisjoint(binding) or all(map(_hides_inline_functions, blobs)))
+    return not options.isdisjoint(binding) or all(map(_hides_inline_functions, blobs))
 
 
 def _hides_inline_functions(blob: CompileCommand) -> bool:

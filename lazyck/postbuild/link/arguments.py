@@ -23,6 +23,7 @@ from lazyck.postbuild.facts import Demands
 from lazyck.postbuild.link import version_script
 from lazyck.postbuild.link.relink import RUNTIME
 from lazyck.postbuild.link_context import LinkContext
+from lazyck.postbuild.link_rules import is_own_program, wrap_names
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.inputs import LinkInputs, files_of, has_c_blobs, is_library, library_directories
 from lazyck.postbuild.objects.reveal import offer
@@ -67,7 +68,11 @@ def link_words(
     words += ["-o", output]
     if demands is not None:
         # `-Xlinker` is the one spelling that all drivers know.
-        if not inputs.shared:
+        if is_own_program(inputs):
+            listed = " ".join(f"{name};" for name in (*sorted(wrap_names(inputs)), _PASSING))
+            write_atomic(directory / "exports", encode(f"{{ {listed} }};\n"))
+            words += _to_linker(f"--dynamic-list={state.HERE}/exports")
+        elif not inputs.shared:
             words += _to_linker("--export-dynamic")
         others = {"-nostdlib++", "-stdlib=libc++"}  # with these, a C++ driver does not link libstdc++
         if lookup.is_c_driver(link.call.tool) or others.intersection(words):
@@ -105,7 +110,7 @@ def _keeping(*libraries: str) -> list[str]:
     return _to_linker("--push-state", "--no-as-needed", *libraries, "--pop-state")
 
 
-# What version scripts must let pass.
+# What links must export, in spite of version scripts.
 _PASSING = f"{abi.PRIVATE_LEAD}*"
 
 

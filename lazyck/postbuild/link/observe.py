@@ -13,6 +13,7 @@ from lazyck.postbuild.cxx.mangled import is_private, template_of
 from lazyck.postbuild.eager import EagerObject
 from lazyck.postbuild.facts import Plan, Settled
 from lazyck.postbuild.link_context import LinkContext
+from lazyck.postbuild.link_rules import is_own_program
 from lazyck.postbuild.objects import cudart, elf
 from lazyck.postbuild.objects.reveal import private_name
 from lazyck.postbuild.reasons import sentence
@@ -43,7 +44,8 @@ def observe(
     real, taken, runtime = plan.real, plan.taken, plan.runtime
     stubs = {s for p in settled.lazy for s in settled.owned.lazy[p.blob] if s not in p.private}
     shown = (real.defined - real.hidden) | (taken.defined - taken.hidden) | stubs
-    unexported = frozenset(s for s in shown - image.defined.keys() if not is_private(s))
+    missing = frozenset[str]() if is_own_program(context.inputs) else shown - image.defined.keys()
+    unexported = frozenset(s for s in missing if not is_private(s))
     private = {s: private_name(s, context.tag) for p in settled.lazy for s in p.private & {*settled.owned.lazy[p.blob]}}
     private |= {s: name for s, name in plan.demands.offered.items()}
     others = _Others(context, library)

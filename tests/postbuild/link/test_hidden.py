@@ -376,3 +376,44 @@ def test_an_inline_function_that_a_library_hides_is_its_blobs_own(project: Proje
     code = "import ctypes as c; c.CDLL('./libfirst.so', c.RTLD_GLOBAL); print(c.CDLL('./libx.so').run(1, 5))"
     shown = subprocess.run([sys.executable, "-c", code], cwd=project.where, capture_output=True, text=True)
     assert shown.stdout == "600\n", shown.stderr
+
+
+PROGRAM = """#include <cstdio>
+#include <dlfcn.h>
+int twice(int x) { return 2 * x; }
+int base = 10;
+template <int N> int of() { static int calls; return calls += N; }
+extern "C" int run(int);
+int main() {
+    void* plug_in = dlopen("./plugin.so", RTLD_NOW);
+    int (*entry)(int) = reinterpret_cast<int (*)(int)>(dlsym(plug_in, "entry"));
+    int first = of<1>(), of_blob = run(3), last = of<1>();
+    std::printf("%d %d %d %d", first, of_blob, last, entry(3));
+}
+"""
+BLOB = """int twice(int); extern int base;
+template <int N> int of() { static int calls; return calls += N; }
+extern "C" int run(int x) { return twice(x) + base + 100 * of<1>(); }
+"""
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
+@pytest.mark.parametrize("lto", ["", "-flto"])
+def test_a_program_exports_nothing_for_its_blobs_and_shares_all_with_them(
+    project: Project, linker: str, lto: str
+) -> None:
+    if not shutil.which(f"ld.{linker}") or (lto and linker == "lld"):
+        pytest.skip(f"needs ld.{linker} that links gcc's objects")
+    project.write({}).file("dispatch.cpp", PROGRAM)
+    project.file("blob/run.cpp", BLOB)
+    project.file(
+        "plugin.cpp", 'int twice(int x) { return x + 1000; }\nextern "C" int entry(int x) { return twice(x); }\n'
+    )
+    link = f"g++ -fuse-ld={linker} {lto} dispatch.o run.o -o prog -ldl; g++ {lto} -shared plugin.o -o plugin.so"
+    project.build(link, f"-fPIC -O1 {lto}", cxx="g++")
+    assert "1 lazy with 1 symbol" in project.report, project.report
+    run = subprocess.run([project.where / "prog"], cwd=project.where, capture_output=True, text=True)
+    others = "1003" if not lto else "6"  # what LTO objects have cannot be offered, and is exported
+    assert (run.stdout, run.returncode) == (f"1 216 3 {others}", 0), run.stderr
+    exported = {name for name in elf.read_shared(project.where / "prog").defined if "twice" in name or name == "run"}
+    assert bool(exported) == bool(lto)

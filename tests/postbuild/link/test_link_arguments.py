@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.link_contexts import link_context
 
+from lazyck import abi
 from lazyck.errors import FormatError
 from lazyck.postbuild.build_options import BuildOptions
 from lazyck.postbuild.facts import Demands
@@ -168,9 +169,12 @@ def test_an_ahead_of_time_link_is_read_as_it_was_written(built: Path, tmp_path: 
 def test_an_executable_exports_what_blobs_need_and_a_c_driver_gets_the_cpp_library(built: Path, tmp_path: Path) -> None:
     words, _ = words_of(built, tmp_path, "a.o", demands=Demands(), tool="gcc")
     assert words[words.index("-o") :] == [
-        "-o", f"{HERE}/libx.so", "-Xlinker", "--export-dynamic", "-lstdc++", "-ldl", "-lpthread",
+        "-o", f"{HERE}/libx.so", "-Xlinker", f"--dynamic-list={HERE}/exports", "-lstdc++", "-ldl", "-lpthread",
         "-Xlinker", "--wrap=cudaLaunchKernel",
     ]  # fmt: skip
+    assert (tmp_path / "exports").read_text() == f"{{ {abi.PRIVATE_LEAD}*; }};\n"
+    words_of(built, tmp_path, "a.o", "-Wl,--wrap=f", demands=Demands(), tool="gcc")
+    assert (tmp_path / "exports").read_text() == f"{{ __wrap_f; f; {abi.PRIVATE_LEAD}*; }};\n"
 
 
 def test_a_soname_of_the_project_stays_and_libraries_that_blobs_need_are_kept(built: Path, tmp_path: Path) -> None:

@@ -108,6 +108,19 @@ def test_calls_of_blobs_are_wrapped(project: Project, linker: str) -> None:
     assert project.calls((1, 3), (2, 3)) == ["1003", "3"]
 
 
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
+def test_calls_of_a_program_s_blobs_are_wrapped(project: Project, linker: str) -> None:
+    if shutil.which(f"ld.{linker}") is None:
+        pytest.skip(f"no ld.{linker}")
+    project.file("helping.cpp", HELPER)
+    main = '#include <cstdio>\nint main() { std::printf("%d", run(1, 3)); }\n'
+    project.write({1: 'extern "C" int helping(int);\n' + body(1, "helping(x)")}, more=WRAPPER.format(""))
+    project.file("main.cpp", f'extern "C" int run(int, int);\n{main}')
+    project.build(f"c++ -o main *.o -fuse-ld={linker} -Wl,--wrap=helping")
+    assert "1 lazy with 1 symbol, 0 eager" in project.report, project.report
+    assert subprocess.run([project.where / "main"], capture_output=True, text=True).stdout == "1003"
+
+
 def test_calls_are_not_wrapped_by_what_blobs_cannot_reach(project: Project) -> None:
     hidden = WRAPPER.format('__attribute__((visibility("hidden")))')
     project.file("helping.cpp", HELPER)
