@@ -161,6 +161,7 @@ def full_command(
         jobs=parallel_compiles(env, jobs),
         verbose=verbose,
         project_dir=os.getcwd(),
+        path=env.get("PATH", ""),
     )
     lazy_because = "--require-lazy" if require_lazy else ""
     if require_lazy is None and env.get("CI", "").lower() not in ("", "0", "false"):

@@ -103,6 +103,12 @@ Buffer make_record(const Conf* conf, const Command* cmd, const Verdict* verdict,
         append_string(&b, map_text(&conf->path_map, value));
         count++;
     }
+    // Compilers look up some programs there: assemblers, nvcc its host compiler.
+    if (getenv("PATH")) {
+        append_string(&b, "PATH");
+        append_string(&b, clean_path(conf));
+        count++;
+    }
     put_number(b.data + count_at, count);
     put_number(b.data + 8, b.n);
     return b;

@@ -31,8 +31,7 @@ static void check_depth(const Conf* conf) {
     setenv(k_depth_name, number, 1);
 }
 
-static void clean_path(const Conf* conf) {
-    if (!getenv("PATH")) return;
+char* clean_path(const Conf* conf) {
     Buffer b = {0};
     const char* lead = "";
     for (char** dir = split(getenv("PATH"), ":"); *dir; dir++) {
@@ -43,12 +42,12 @@ static void clean_path(const Conf* conf) {
         append_text(&b, map_text(&conf->path_map, *dir));
         lead = ":";
     }
-    setenv("PATH", text_of(&b), 1);
+    return text_of(&b);
 }
 
 void clean_environment(const Conf* conf) {
     check_depth(conf);
-    clean_path(conf);
+    if (getenv("PATH")) setenv("PATH", clean_path(conf), 1);
     // A variable is restored only if it still has lazyck's value: the build may have set another.
     for (size_t i = 0; i + 2 < conf->restore.n; i += 3) {
         const char *name = conf->restore.v[i], *before = conf->restore.v[i + 2], *value = getenv(name);

@@ -152,6 +152,8 @@ const char* shim_by_path(const Conf* conf, const char* program);
 void make_parents(const char* path);
 
 // run.c
+// Returns PATH without directories of shims.
+char* clean_path(const Conf* conf);
 void clean_environment(const Conf* conf);
 const char* own_path(void);
 bool read_output(char** argv, int stream, const Conf* asking, Buffer* out, int* status);

@@ -30,7 +30,7 @@ class BuildOptions:
 
     With `beside`, the build has the bundle beside each library, as an install dir has. With
     `says_links`, each link reports what it did, since there is no summary at the end. Users write
-    the paths of sources relative to `project_dir`.
+    the paths of sources relative to `project_dir`. `path` is the PATH of the user.
     """
 
     tmp_dir: str
@@ -49,6 +49,7 @@ class BuildOptions:
     beside: bool = False
     says_links: bool = False
     project_dir: str = ""
+    path: str = ""
     version: int = OPTIONS_VERSION
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from lazyck import __version__, abi
+from lazyck import __version__, abi, proc
 from lazyck.files import digest, encode, physical
 from lazyck.formats.manifest import BlobRecord, Manifest, Recipe, UnitRecipes
 from lazyck.postbuild import bundle, bundle_paths
@@ -243,7 +243,7 @@ class Recipes:
         toolchain = by_name(blob.call.toolchain)
         base, needs_cpu = toolchain.base_words(blob), native.needs_cpu(toolchain.all_words(blob))
         archs = archs_of(blob, self._context.options, environment())
-        key = (base, archs, needs_cpu, blob.call.cwd, toolchain.base_env(blob), toolchain.name)
+        key = (base, archs, needs_cpu, blob.call.cwd, toolchain.base_env(blob), toolchain.name, blob.call.search_path)
         chain = self._made.get(key)
         if chain is None:
             where = self._paths[toolchain.name]
@@ -260,10 +260,14 @@ class Recipes:
             chain = (made(base, self._cpu.features if needs_cpu else ""), *(made(*level) for level in levels.items()))
             self._made[key] = chain
             searched = {name: v for name, v in toolchain.base_env(blob) if name in toolchain.header_env}
-            closed = {"PATH": called_in.get("PATH", os.defpath), "HOME": "/", **dict(chain[0].env), **searched}
+            path = {"PATH": self._context.options.path or called_in.get("PATH", os.defpath)}
+            closed = {**path, "HOME": "/", **dict(chain[0].env), **searched}
             self.steps[chain[0]] = toolchain.steps(blob, called_in)
             if self.steps[chain[0]] != toolchain.steps(blob, closed):
                 self.unlike[chain[0]] = blob.call.argv[blob.call.prefix - 1]
+            found = ((p, proc.find_program(p, called_in)) for p in programs if "/" not in p)
+            if other := next((where for p, where in found if where != proc.find_program(p, path)), ""):
+                self.unlike[chain[0]] = other
         return chain
 
     def _lesser(self, blob: CompileCommand) -> dict[tuple[str, ...], str]:

@@ -214,9 +214,9 @@ class ReasonKind(Enum):
         "place is not in the library's bundle, and what it holds later may be another user's.",
     )
     ENVIRONMENT = (
-        "has a compiler that is a script or reads files by variables, and does something else without the build's",
-        "Name what it takes from there as options on the command line: a first call has only the variables that "
-        "compilers themselves read.",
+        "would be compiled otherwise outside of the build's environment",
+        "Give what it takes from there on the command line, as options, or as programs that options name: a first call "
+        "has neither the variables of a compiler's script, nor a PATH that the build itself made.",
     )
     NOT_BY_KERNEL = (
         "cannot be compiled by kernel",

@@ -216,8 +216,8 @@ class Toolchain(ABC):
         return tuple((k, v) for k, v in cmd.call.env if k in self.flag_env and k not in self.option_env)
 
     def tool_env(self, cmd: CompileCommand, env: Mapping[str, str], *, for_base: bool = False) -> dict[str, str]:
-        """Return `env` with the flag-carrying variables as they were when the build called the
-        compiler, or, with `for_base`, as `base_words` needs them."""
+        """Return `env` with PATH and the flag-carrying variables as they were when the build called
+        the compiler, or, with `for_base`, with the latter as `base_words` needs them."""
         kept = {k: v for k, v in env.items() if k not in self.flag_env}
         return kept | dict(self.base_env(cmd) if for_base else cmd.call.env)
 

@@ -11,7 +11,7 @@ class Invocation:
     """One call of a compiler as the shim `tool` (`hipcc`, `c++`) saw it, with response files
     expanded. `argv` is the command that runs in its place; its first `prefix` words are the real
     compiler, such as `ccache g++`. `toolchain` names a module of `lazyck.toolchains`, and `env`
-    holds the variables with flags that were set."""
+    holds PATH and the variables with flags that were set."""
 
     tool: str
     toolchain: str
@@ -19,6 +19,11 @@ class Invocation:
     argv: tuple[str, ...]
     prefix: int
     env: tuple[tuple[str, str], ...]
+
+    @property
+    def search_path(self) -> str:
+        """Return its PATH, or an empty string if it had none."""
+        return dict(self.env).get("PATH", "")
 
     def path(self, name: str) -> str:
         """Return `name`, a path from the command line, as an absolute path without `.` and `..`."""

@@ -164,9 +164,11 @@ def test_options_file_of_nvcc_is_expanded(fake: Project) -> None:
     assert fake.compile("k.o").call.argv[1:] == ("-DA", "-c", "blob/k.cu", "-o", "k.o")
 
 
-def test_flag_carrying_variables_are_recorded(host: Project) -> None:
-    host.ok("g++", "-c", "blob/k.cpp", "-o", "k.o", CPLUS_INCLUDE_PATH="/some where", UNRELATED="1")
-    assert host.compile("k.o").call.env == (("CPLUS_INCLUDE_PATH", "/some where"),)
+def test_flag_carrying_variables_and_path_are_recorded(host: Project) -> None:
+    path = os.pathsep.join(("/own bin", *host.interception.bin_dirs, "/usr/bin", "/bin"))
+    host.ok("g++", "-c", "blob/k.cpp", "-o", "k.o", CPLUS_INCLUDE_PATH="/some where", UNRELATED="1", PATH=path)
+    expected = (("CPLUS_INCLUDE_PATH", "/some where"), ("PATH", "/own bin:/usr/bin:/bin"))
+    assert host.compile("k.o").call.env == expected
 
 
 def test_an_object_is_replaced_whole_and_respects_umask(host: Project) -> None:

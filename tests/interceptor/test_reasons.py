@@ -57,7 +57,7 @@ def test_options_in_variables_count(fake: Project) -> None:
         assert fake.last.reason == reason
     fake.ok("nvcc", "-c", "blob/k.cu", "-o", "k.o", NVCC_APPEND_FLAGS="-O3")
     assert fake.last.action == "defer"
-    assert fake.compile("k.o").call.env == (("NVCC_APPEND_FLAGS", "-O3"),)
+    assert fake.compile("k.o").call.env[:-1] == (("NVCC_APPEND_FLAGS", "-O3"),)
 
 
 @pytest.mark.parametrize("word", ["-P", "-C", "-CC", "--comments", "--comments-in-macros", "--no-line-commands"])

