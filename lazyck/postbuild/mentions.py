@@ -35,14 +35,17 @@ def _attributed(text: str) -> Iterator[str]:
         yield from IDENTIFIER.findall(text, start, end)
 
 
-class _Batch:
-    """Holds a preprocessed batch of a group: the blobs' own text, and the headers'."""
+class _Texts:
+    """Holds what a group's preprocessed batches say: the blobs' own text, and the headers'. What
+    the headers of one batch have said is left out of later ones."""
 
-    def __init__(self, group: Group, path: Path) -> None:
-        self.group = group
-        found, headers = preprocess.headers_in(path, group.sources, group.cwd)
-        # A marker names files, whose names are no identifiers.
-        self._headers, self._own = preprocess.MARKER.sub("", headers), found.texts
+    def __init__(self, group: Group, batches: Iterable[Path]) -> None:
+        self.group, self._own, self._headers = group, dict[str, str](), ""
+        for path in batches:
+            found, headers = preprocess.headers_in(path, group.sources, group.cwd)
+            # A marker names files, whose names are no identifiers.
+            self._headers += preprocess.MARKER.sub("", headers)
+            self._own |= {source: self._own.get(source, "") + text for source, text in found.texts.items()}
         self._texts = (self._headers, *self._own.values())
 
     @cached_property
@@ -67,7 +70,7 @@ class _Batch:
 
 
 class _Spelled:
-    """Tells which symbols the words of a batch name. Thousands of blobs may name the same thousands
+    """Tells which symbols the words of a group name. Thousands of blobs may name the same thousands
     of symbols, so equal answers are one object."""
 
     def __init__(self, by_spelling: Mapping[Ways, Iterable[str]], words: Words) -> None:
@@ -100,8 +103,8 @@ class Mentions:
         self._named: dict[frozenset[str], dict[CompileCommand, frozenset[str]]] = {}
 
     @cached_property
-    def _batches(self) -> list[_Batch]:
-        return [_Batch(group, path) for group, paths in self._texts for path in paths]
+    def _by_group(self) -> list[_Texts]:
+        return [_Texts(group, batches) for group, batches in self._texts]
 
     def by_blob(self, symbols: Iterable[str]) -> Named:
         """Return the function that tells which of the mangled `symbols` a blob could name."""
@@ -116,11 +119,11 @@ class Mentions:
         by_spelling: dict[Ways, list[str]] = {}
         for symbol in symbols:
             by_spelling.setdefault(spellings(symbol), []).append(symbol)
-        for batch in self._batches:
-            spelled = _Spelled(by_spelling, batch.in_headers)
-            for source, words in batch.in_blobs.items():
+        for texts in self._by_group:
+            spelled = _Spelled(by_spelling, texts.in_headers)
+            for source, words in texts.in_blobs.items():
                 named = spelled.with_words(words)
-                for blob in batch.group.sources[source]:
+                for blob in texts.group.sources[source]:
                     found[blob] = named | found[blob] if blob in found else named
         return found
 
@@ -138,15 +141,15 @@ class Mentions:
 
     @cached_property
     def _attributed(self) -> Words:
-        return frozenset[str]().union(*(batch.attributed for batch in self._batches))
+        return frozenset[str]().union(*(texts.attributed for texts in self._by_group))
 
     def c_names(self, blobs: Collection[CompileCommand]) -> frozenset[str]:
         """Return the names with C linkage that `blobs` spell and that their texts declare."""
         found: set[str] = set()
-        for batch in self._batches:
-            for source, words in batch.in_blobs.items():
-                if any(blob in blobs for blob in batch.group.sources[source]):
-                    found |= words & batch.c_names
+        for texts in self._by_group:
+            for source, words in texts.in_blobs.items():
+                if any(blob in blobs for blob in texts.group.sources[source]):
+                    found |= words & texts.c_names
         return frozenset(found)
 
     @cached_property
@@ -157,4 +160,4 @@ class Mentions:
     @cached_property
     def declared_instances(self) -> frozenset[str]:
         """Return the templates of which a text declares an instance `extern`."""
-        return frozenset[str]().union(*(batch.declared for batch in self._batches))
+        return frozenset[str]().union(*(texts.declared for texts in self._by_group))

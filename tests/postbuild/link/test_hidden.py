@@ -378,6 +378,22 @@ def test_an_inline_function_that_a_library_hides_is_its_blobs_own(project: Proje
     assert shown.stdout == "600\n", shown.stderr
 
 
+def test_what_headers_alone_name_is_offered_to_each_blob_that_reads_them(project: Project) -> None:
+    """Two blobs that read other headers are preprocessed apart. The first one is eager."""
+    project.write({1: '#include "base.hpp"\nint data = 1;\n' + body(1, "x + data")})
+    project.file("base.hpp", "#pragma once\nstruct Base { virtual int named(int); virtual int unnamed(int); };\n")
+    project.file("more.hpp", "#pragma once\ninline int more() { return 5; }\n")
+    derived = "struct Own : Base { int named(int x) override { return x + more(); } };\n"
+    uses = "template <> int twice<2>(int x) { Base* volatile own = new Own; return own->named(x); }\n"
+    project.write({2: '#include "base.hpp"\n#include "more.hpp"\n' + derived + uses}, calls=[1, 2])
+    project.file(
+        "base.cpp", '#include "base.hpp"\nint Base::named(int) { return 0; }\nint Base::unnamed(int) { return 1; }\n'
+    )
+    project.build(SHARED, FLAGS + " -fvisibility=hidden", cxx="g++")
+    assert "1 lazy with 1 symbol, 1 eager" in project.report, project.report
+    assert project.calls((1, 3), (2, 3)) == ["4", "8"]
+
+
 PROGRAM = """#include <cstdio>
 #include <dlfcn.h>
 int twice(int x) { return 2 * x; }
