@@ -141,12 +141,12 @@ class GnuToolchain(Toolchain):
 
 
 # What a blob's link has of its compile's options: those that choose machine, toolchain or
-# libraries. Compiles ignore words for linkers, and the link by a driver that gets `-ffast-math`
-# changes how the program computes.
+# libraries. Compiles ignore words for linkers, and the link by a driver that gets `-ffast-math` or
+# `-mdaz-ftz` changes how the program computes, by one that gets `-mandroid` which libraries it has.
 _FOR_LINKS = re.compile(
     r"--?(?:target|sysroot|isysroot|gcc-toolchain|gcc-install-dir|gcc-triple|stdlib|rtlib|unwindlib|resource-dir"
     r"|driver-mode|rocm-path|hip-path|cuda-path|fuse-ld|f(?:no-)?sanitize[\w-]*|fopen(?:mp|acc)[\w-]*|fgnu-tm|fsplit-stack"
-    r"|pthreads?|m(?!pc|daz|llvm)[\w.+-]*)"
+    r"|pthreads?|m(?:64|abi|arch|arm|cmodel|cpu|float-abi|fpu|thumb|tune|little-endian|(?:no-)?fix-[\w-]*))"
 )
 
 

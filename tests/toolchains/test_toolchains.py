@@ -252,7 +252,7 @@ def test_the_link_of_a_blob_has_no_words_that_its_compile_ignored(tmp_path: Path
     ignored = ("-O3", "-ffast-math", "-mpc64", "-Wl,-z,defs", "-nostdlib", "-L/x", "-lm", "-z", "now", "-s", "-static")
     kept = ("--sysroot=/s", "-march=x86-64-v3", "-fopenmp", "-fsanitize=address", "-fuse-ld=lld")
     link = LinkCommand(command(HOST, "").call, "/w/lib.so")
-    assert HOST.link_words(("/g++", *ignored, *kept), link)[1:-5] == kept
+    assert HOST.link_words(("/g++", "-mandroid", *ignored, *kept), link)[1:-5] == kept
     words = CUDA.link_words((str(tmp_path / "nvcc"), "-Xlinker", "-z,defs", "-Xcompiler", "-ffast-math,-fopenmp"), link)
     assert words[1:3] == ("-Xcompiler", "-fopenmp") and "-z,defs" not in words
 
