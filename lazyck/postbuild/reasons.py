@@ -214,7 +214,7 @@ class ReasonKind(Enum):
         "place is not in the library's bundle, and what it holds later may be another user's.",
     )
     ENVIRONMENT = (
-        "would be compiled otherwise outside of the build's environment",
+        "is compiled otherwise outside of the build's environment",
         "Give what it takes from there on the command line, as options, or as programs that options name: a first call "
         "has neither the variables of a compiler's script, nor a PATH that the build itself made.",
     )

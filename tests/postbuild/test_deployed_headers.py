@@ -306,7 +306,7 @@ def test_a_blob_whose_compiler_takes_more_from_the_environment_than_a_first_call
     else:
         env = {"LIBRARY_PATH": str(tools)}
     summary = tree.build("cc -fPIC -c blob/a.c -o a.o; unset LIBRARY_PATH; c++ -shared a.o -o libx.so", **env)
-    said = f"blob/a.c would be compiled otherwise outside of the build's environment: {compiler}"
+    said = f"blob/a.c is compiled otherwise outside of the build's environment: {compiler}"
     assert said in summary, summary
     assert call(tree.deploy(), "a") == {"a": 8}
 
@@ -323,7 +323,7 @@ def test_a_blob_whose_compiler_found_a_program_on_the_build_s_own_path_is_eager(
         tree.write(f"blob/{name}.c", text.replace("NAME", name))
     script = f"PATH='{tools}':$PATH gcc -fPIC -c blob/a.c -o a.o; gcc -fPIC -c blob/b.c -o b.o"
     summary = tree.build(f"{script}; gcc -shared a.o b.o -o libx.so")
-    said = f"blob/a.c would be compiled otherwise outside of the build's environment: {tools}/as"
+    said = f"blob/a.c is compiled otherwise outside of the build's environment: {tools}/as"
     assert said in summary and "1 lazy" in summary, summary
     assert call(tree.deploy(), "a", "b") == {"a": 8, "b": 1}
 
