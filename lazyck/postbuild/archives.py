@@ -9,7 +9,7 @@ from lazyck.postbuild.cxx.mangled import template_of
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import elf
 from lazyck.postbuild.objects.elf import SymbolNames
-from lazyck.postbuild.objects.inputs import LinkInputs
+from lazyck.postbuild.objects.inputs import LinkInputs, standard_libraries
 from lazyck.postbuild.objects.symbols import LinkSymbols, together
 from lazyck.postbuild.probe.probe import ProbeResult
 from lazyck.toolchains import linker_options
@@ -71,11 +71,14 @@ class Archives:
 
     What the text of a lazy blob mentions counts as needed. That can be too much. It does no harm if
     it only adds functions. Where it would add code that runs at load, another definition of a
-    symbol, or what a reference may name as weak, the compiler is asked what the blobs need.
+    symbol, be it one of a shared library, or what a reference may name as weak, the compiler is
+    asked what the blobs need. The link is by `driver`.
     """
 
-    def __init__(self, inputs: LinkInputs, probed: ProbeResult, found: LinkSymbols, mentions: Mentions) -> None:
-        self._inputs, self._found, self._mentions = inputs, found, mentions
+    def __init__(
+        self, inputs: LinkInputs, probed: ProbeResult, found: LinkSymbols, mentions: Mentions, driver: Sequence[str]
+    ) -> None:
+        self._inputs, self._found, self._mentions, self._driver = inputs, found, mentions, driver
         self._probed = {p.blob: p for p in probed.probed}
 
     def decide(self, compiled: Mapping[CompileCommand, SymbolNames], needed: frozenset[str], needs: Needs) -> Members:
@@ -97,6 +100,7 @@ class Archives:
         firm.update(self._given.strong)
         more = [parts[name] for name in added]
         is_harmful = any(part.has_startup or any(firm[s] > 1 for s in part.firm) for part in more)
+        is_harmful = is_harmful or any(not part.firm.isdisjoint(self._elsewhere) for part in more)
         is_harmful |= bool(self._mentions.attributed(frozenset[str]().union(*(part.defines for part in more))))
         if is_harmful and (asks := frozenset(b for b in lazy if b not in needs and named(b))):
             return Members(asks=asks)
@@ -144,6 +148,12 @@ class Archives:
         """Return the names of what the link takes in any case, without blobs."""
         whole = (n for path, n in self._found.files.items() if path in self._inputs.whole)
         return together([self._found.objects, *whole])
+
+    @cached_property
+    def _elsewhere(self) -> frozenset[str]:
+        """Return what shared libraries define. A definition in the link would take its place."""
+        paths = (*(path for _, path in self._inputs.libraries), *standard_libraries(self._driver))
+        return frozenset[str]().union(*(elf.read_dependency(path).defined for path in paths))
 
     @cached_property
     def _asked_for(self) -> frozenset[str]:

@@ -84,7 +84,7 @@ class Link:
         result = ProbeResult(tuple(self.probed), dict.fromkeys(self.eager, NOT_LAZY), 0)
         found = LinkSymbols(self.objects, SymbolNames(), self.unread, self.files, self.members)
         mentions: Any = self
-        archives = Archives(self.inputs, result, found, mentions)
+        archives = Archives(self.inputs, result, found, mentions, ("c++",))
         return Given(link_context(Path("/w"), inputs=self.inputs, env={}), result, found, mentions, archives)
 
     def by_blob(self, symbols: Iterable[str]) -> Any:

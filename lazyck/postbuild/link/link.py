@@ -103,7 +103,7 @@ def link_lazily(
         found = symbols.read_symbols(inputs, reader)
         archive, probed = static_runtime(context, probe_blobs(context, found))
     mentions = Mentions(probed.texts)
-    archives = Archives(inputs, probed, found, mentions)
+    archives = Archives(inputs, probed, found, mentions, link.call.argv[: link.call.prefix])
     functions = found.objects.strong & found.objects.functions
     standard = early.replaced(functions.union(*(p.firm for p in probed.probed)), directory, compiler, env)
     given = Given(context, probed, found, mentions, archives, early.known(options.tmp, final), standard)

@@ -11,6 +11,7 @@ import pytest
 from support import Lazyck
 
 from lazyck.postbuild.archives import Linkable, pulled
+from lazyck.postbuild.objects import elf
 
 pytestmark = pytest.mark.differs("each test compares its library itself")
 
@@ -180,3 +181,23 @@ def test_a_wrapper_in_an_archive_is_wanted_by_who_calls_what_it_wraps(lazyck: La
     assert done.returncode == 0, done.stderr
     code = "import ctypes; print(ctypes.CDLL('./libx.so').run(3))"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout == "504\n"
+
+
+def test_a_member_that_would_stand_in_place_of_a_library_s_function_is_taken_if_code_needs_it(
+    lazyck: Lazyck, tmp_path: Path
+) -> None:
+    """Two texts name `random`, and so an archive's own one, which the code of one blob calls."""
+    files = {
+        "own.cpp": 'extern "C" long random() { return 4; }\n',
+        "blob/never.cpp": '#include <cstdlib>\nextern "C" int never(int x) { return false ? random() : x; }\n',
+        "blob/calls.cpp": '#include <cstdlib>\nextern "C" int calls(int x) { return random() + x; }\n',
+    }
+    (tmp_path / "blob").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    script = "set -e\nfor f in *.cpp blob/*.cpp; do c++ -O1 -fPIC -c $f -o $(basename $f .cpp).o; done\n"
+    script += "ar rcs libown.a own.o\nfor n in never calls; do c++ -shared $n.o -o lib$n.so libown.a; done\n"
+    done = lazyck("build", "full", "--toolchain", "host", "--", "sh", "-c", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    exported = {name: elf.read_shared(tmp_path / f"lib{name}.so").defined for name in ("never", "calls")}
+    assert {name: "random" in defined for name, defined in exported.items()} == {"never": False, "calls": True}
