@@ -99,8 +99,7 @@ class Archives:
         firm = Counter(s for part in parts.values() for s in part.firm)
         firm.update(self._given.strong)
         more = [parts[name] for name in added]
-        is_harmful = any(part.has_startup or any(firm[s] > 1 for s in part.firm) for part in more)
-        is_harmful = is_harmful or any(not part.firm.isdisjoint(self._elsewhere) for part in more)
+        is_harmful = any(p.has_startup or any(firm[s] > 1 or s in self._elsewhere for s in p.firm) for p in more)
         is_harmful |= bool(self._mentions.attributed(frozenset[str]().union(*(part.defines for part in more))))
         if is_harmful and (asks := frozenset(b for b in lazy if b not in needs and named(b))):
             return Members(asks=asks)

@@ -243,7 +243,7 @@ class Recipes:
         toolchain = by_name(blob.call.toolchain)
         base, needs_cpu = toolchain.base_words(blob), native.needs_cpu(toolchain.all_words(blob))
         archs = archs_of(blob, self._context.options, environment())
-        key = (base, archs, needs_cpu, blob.call.cwd, toolchain.base_env(blob), toolchain.name, blob.call.search_path)
+        key = (base, archs, needs_cpu, blob.call.cwd, blob.call.env, toolchain.name)
         chain = self._made.get(key)
         if chain is None:
             where = self._paths[toolchain.name]

@@ -39,7 +39,7 @@ def unrepeated(inputs: LinkInputs) -> Reason | None:
     linker = next((w for i in inputs.items for w in i.words if w.startswith("-fuse-ld=")), "-fuse-ld=bfd")
     if linker != "-fuse-ld=bfd" and any(i.option == linker_options.BINDS_ALL for i in inputs.linker):
         return Reason(ReasonKind.LINK_OPTION, f"-{linker_options.BINDS_ALL} beside {linker}")
-    if linker_options.wrapped(inputs.linker) and any(map(elf.has_lto, (*inputs.objects, *inputs.archives))):
+    if linker_options.wrapped(inputs.linker) and inputs.has_lto:
         return Reason(ReasonKind.LINK_OPTION, "--wrap, of which LTO objects decide whether it holds for them")
     return None
 
@@ -88,7 +88,7 @@ def bound(inputs: LinkInputs, names: SymbolNames, stubs: frozenset[str]) -> froz
 def is_own_program(inputs: LinkInputs) -> bool:
     """Return whether a link makes a program whose blobs can have all that they need of it under
     private names. A program exports nothing by itself, and LTO objects cannot be offered."""
-    return not (inputs.shared or any(map(elf.has_lto, (*inputs.objects, *inputs.archives))))
+    return not (inputs.shared or inputs.has_lto)
 
 
 def wrap_names(inputs: LinkInputs) -> frozenset[str]:

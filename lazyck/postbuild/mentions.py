@@ -40,12 +40,13 @@ class _Texts:
     the headers of one batch have said is left out of later ones."""
 
     def __init__(self, group: Group, batches: Iterable[Path]) -> None:
-        self.group, self._own, self._headers = group, dict[str, str](), ""
+        self.group, self._own = group, dict[str, str]()
+        said: list[str] = []
         for path in batches:
             found, headers = preprocess.headers_in(path, group.sources, group.cwd)
-            # A marker names files, whose names are no identifiers.
-            self._headers += preprocess.MARKER.sub("", headers)
+            said.append(preprocess.MARKER.sub("", headers))  # which names files, whose names are no identifiers
             self._own |= {source: self._own.get(source, "") + text for source, text in found.texts.items()}
+        self._headers = "".join(said)
         self._texts = (self._headers, *self._own.values())
 
     @cached_property

@@ -48,7 +48,11 @@ def _place(argv: Sequence[str]) -> Path | None:
     program = os.path.realpath(argv[0])
     if not lookup.is_compiler(Path(program).name) or not lookup.is_binary(program):
         return None
-    env, info = environment(), os.stat(program)
+    env = environment()
+    try:
+        info = os.stat(program)
+    except OSError:
+        return None
     folder = own_folder(tools_dir(env), "answers")
     state = (program, *map(str, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)))
     words = (*state, *(env.get(name, "") for name in _VARIABLES), *argv)

@@ -20,11 +20,6 @@ class Invocation:
     prefix: int
     env: tuple[tuple[str, str], ...]
 
-    @property
-    def search_path(self) -> str:
-        """Return its PATH, or an empty string if it had none."""
-        return dict(self.env).get("PATH", "")
-
     def path(self, name: str) -> str:
         """Return `name`, a path from the command line, as an absolute path without `.` and `..`."""
         return absolute(name, self.cwd)

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 from lazyck.abi import Role
@@ -51,6 +51,11 @@ class LinkInputs:
     scripts: tuple[str, ...] = ()  # linker scripts that do more than name inputs
     found: Mapping[int, str] = field(default_factory=dict)  # the archives that `-l` found, by the item's index
     by_scripts: frozenset[str] = frozenset()  # the files that linker scripts name
+
+    @cached_property
+    def has_lto(self) -> bool:
+        """Return whether some of the objects, or of the archives' members, are LTO objects."""
+        return any(map(elf.has_lto, (*self.objects, *self.archives)))
 
     @property
     def first(self) -> int:

@@ -30,6 +30,7 @@ _ODD = re.compile(r"\*/[ \t]*(?:#|%:|\?\?=)|^[ \t]*(?:%:|\?\?=)|^[ \t]*#[ \t]*\w
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 # With these a file can read otherwise, or have others read otherwise, in a unit of several.
 _OF_A_UNIT = re.compile(r"\b__(?:INCLUDE_LEVEL|BASE_FILE)__\b|^[ \t]*#[ \t]*(?:un)?assert\b", re.MULTILINE)
+_MAYBE_OF_A_UNIT = re.compile(r"__INCLUDE_LEVEL__|__BASE_FILE__|#[ \t]*(?:un)?assert")  # is found much faster
 _COUNT = "typedef __typeof__(sizeof(char["  # begins a declaration that says how often `__COUNTER__` was used
 _COUNTED = f"{_COUNT}__COUNTER__ + 1])) lazyck_counts__;"
 _CODE_SUFFIXES = frozenset(
@@ -77,7 +78,7 @@ def place_of(name: str, path: str) -> str:
 
 def word_of_a_unit(text: str) -> str:
     """Return a word of a text that depends on where in a unit it is read, or an empty string."""
-    return m[0] if (m := _OF_A_UNIT.search(text)) else ""
+    return m[0] if _MAYBE_OF_A_UNIT.search(text) and (m := _OF_A_UNIT.search(text)) else ""
 
 
 @lru_cache(maxsize=65536)
@@ -151,7 +152,7 @@ def split(
     stack: list[tuple[str, int]] = [("", _BATCH)]
     names = [""]  # of the files in `stack`, as the last marker in each has it
     mode, blob = _BATCH, ""
-    last, count = "", 0  # the blob that was read last, and how often `__COUNTER__` was used before it
+    count = 0  # how often `__COUNTER__` was used before the blob that was read last
     parts: list[str] = []
     header: list[str] = []
     with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
@@ -163,7 +164,8 @@ def split(
                     parts.append(line)
                 elif mode == _BATCH and line.startswith(_COUNT):
                     now = int(line[len(_COUNT) :].split()[0])
-                    out.counting |= {last} if now > count + 1 and last else set()
+                    if now > count + 1:
+                        out.counting.update([*out.texts][-1:])
                     count = now
                 elif mode == _DIRECT:
                     header.append(line)
@@ -174,7 +176,6 @@ def split(
                 mode = _enter(out, stack, path, flags, wanted, blob, cwd)
                 if stack[-1][1] == _BATCH and mode == _OWN:
                     blob, parts = path, []
-                    last = blob
                 if mode == _DIRECT:
                     header = []
                 stack.append((path, mode))
