@@ -435,3 +435,30 @@ def test_a_program_exports_nothing_for_its_blobs_and_shares_all_with_them(
     assert (run.stdout, run.returncode) == (f"1 216 3 {others}", 0), run.stderr
     exported = {name for name in elf.read_shared(project.where / "prog").defined if "twice" in name or name == "run"}
     assert bool(exported) == bool(lto)
+
+
+def test_a_library_s_version_of_an_inline_function_is_none_of_a_program_s_blob(project: Project) -> None:
+    version = "__attribute__((noinline)) inline int version(int x) {{ return x * 10 + {}; }}\n"
+    project.write({1: version.format(2) + body(1, "version(x)")})
+    project.file("first.cc", version.format(1) + "int first(int x) { return version(x); }\n")
+    project.file(
+        "main.cc", 'extern "C" int run(int, int), printf(const char*, ...);\nint main() { printf("%d", run(1, 5)); }\n'
+    )
+    link = "c++ -shared -fPIC first.cc -o libfirst.so; c++ -c main.cc; c++ *.o -o main -Wl,--no-as-needed ./libfirst.so"
+    project.build(link)
+    assert "1 lazy with 1 symbol" in project.report, project.report
+    run = subprocess.run([project.where / "main"], cwd=project.where, capture_output=True, text=True)
+    assert run.stdout == "52", run.stderr
+
+
+def test_a_library_of_a_program_calls_a_function_of_the_program_s_blob(project: Project) -> None:
+    project.write({1: 'extern "C" int hook(int x) { return x + 40; }\n' + body(1, "hook(x)")})
+    project.file("first.cc", 'extern "C" int hook(int);\nint first(int x) { return hook(x); }\n')
+    project.file(
+        "main.cc", 'extern "C" int printf(const char*, ...);\nint first(int);\nint main() { printf("%d", first(2)); }\n'
+    )
+    link = "c++ -shared -fPIC first.cc -o libfirst.so; c++ -c main.cc; c++ *.o -o main ./libfirst.so"
+    project.build(link)
+    assert "1 lazy with 2 symbols" in project.report, project.report
+    run = subprocess.run([project.where / "main"], cwd=project.where, capture_output=True, text=True)
+    assert run.stdout == "42", run.stderr
