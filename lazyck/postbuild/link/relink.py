@@ -71,16 +71,18 @@ def command(state: LinkState, directory: Path, objects: Sequence[Path]) -> list[
     return words
 
 
-def apart_from_wrapping(objects: Sequence[Path], words: Sequence[str], directory: Path) -> list[Path]:
-    """Return the runtime's `objects`, or copies for a link by `words` that wraps functions which
-    they call, such as malloc: what the project wraps are its own calls."""
-    names = unwrapped(words)
-    if not names:
+def without_claims(objects: Sequence[Path], state: LinkState, directory: Path) -> list[Path]:
+    """Return the runtime's `objects`, or copies for a link that wraps functions which they call,
+    such as malloc, or takes an archive with such functions: what the project wraps are its own
+    calls, and what it takes of archives is what it needs itself."""
+    names = unwrapped(state.words)
+    if not names and not state.not_for_runtime:
         return list(objects)
-    folder = directory / "unwrapped"
+    folder = directory / "adapted"
     folder.mkdir(exist_ok=True)
     for path in objects:
-        write_if_different(folder / path.name, elf.open_image(path).with_references(names))
+        adapted = elf.open_image(path).with_references(names, frozenset(state.not_for_runtime))
+        write_if_different(folder / path.name, adapted)
     return [folder / path.name for path in objects]
 
 
@@ -103,8 +105,8 @@ def relink(
     rules = next(iter(linker_options.values(more, "dependency-file")), "")
     if originals:
         words = [_COPY.sub(lambda m: originals.get(m[0], m[0]), w) for w in words]
-    called = apart_from_wrapping(objects, words, directory)
-    argv = command(replace(state, words=tuple(words)), directory, called)
+    state = replace(state, words=tuple(words))
+    argv = command(state, directory, without_claims(objects, state, directory))
     if sum(len(w) + 1 for w in argv) > RESPONSE_FILE_ABOVE:
         response = directory / "link.rsp"
         quoted = (w.replace("\\", "\\\\").replace('"', '\\"') for w in argv[1:])

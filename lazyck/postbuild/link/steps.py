@@ -95,7 +95,7 @@ class Steps:
             unproved = {b: why for b in self._sources(plan.settled) if (why := finding.unproved.get(b.source))}
             return replace(facts, headers=self._proof.added, refused={**facts.refused, **unproved})
         with self._timed("link"):
-            self.linked = link_once(self._context, plan, plan.settled, wrapped)
+            self.linked = link_once(self._context, plan, plan.settled, wrapped, self._given.found.members.defined)
         with self._timed("probe"):
             return self._observe(plan, plan.settled, facts) if plan.settled.lazy else facts
 
@@ -273,12 +273,17 @@ def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
     return {a: t for p, a, t in pairs if {a, t} <= shown.intersection(settled.owned.lazy[p.blob])}
 
 
-def link_once(context: LinkContext, plan: Plan, settled: Settled, wrapped: Sequence[str]) -> Linked:
-    """Link the library."""
+def link_once(
+    context: LinkContext, plan: Plan, settled: Settled, wrapped: Sequence[str], members: frozenset[str]
+) -> Linked:
+    """Link the library. Archives define the symbols `members`."""
     link, options, directory = context.link, context.options, context.directory
     has_runtime = bool(settled.lazy or settled.units)
     runtime = runtime_source() if has_runtime else None
     objects = relink.runtime_objects(directory, context.compiler, runtime, context.env) if runtime else []
+    # To the linker, a static C++ library is an archive like any other: weak calls bring in nothing.
+    is_shared = not any(item.name.startswith("-static") for item in context.inputs.items)
+    called = (elf.read_object(path).undefined for path in objects if is_shared)
     eager: dict[int, list[str]] = {}
     for made in settled.compiled:
         eager.setdefault(context.inputs.brought[made.blob], []).append(made.object.name)
@@ -295,6 +300,7 @@ def link_once(context: LinkContext, plan: Plan, settled: Settled, wrapped: Seque
         runtime_compiler=context.compiler,
         env=link.call.env,
         response=by_name(link.call.toolchain).response,
+        not_for_runtime=tuple(sorted(members.intersection(frozenset().union(*called)))),
         keeps_root=bool(options.root),
         beside=options.beside,
     )

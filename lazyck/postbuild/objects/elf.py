@@ -12,7 +12,7 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -206,16 +206,19 @@ class ElfImage:
                 extended += extended[4 * i : 4 * i + 4]
         return self._with(grown)
 
-    def with_references(self, names: Mapping[str, str]) -> bytes:
-        """Return the relocatable object with other names for symbols that it refers to."""
+    def with_references(self, names: Mapping[str, str], weak: Container[str]) -> bytes:
+        """Return the relocatable object with other `names` for symbols that it refers to, and with
+        weak references to those in `weak`."""
         index = next((i for i, s in enumerate(self.sections) if s.type == _SHT_SYMTAB), 0)
-        renamed = [(i, names[s.name]) for i, s in enumerate(self.symbols()) if not s.section and s.name in names]
         table = self.sections[index]
         texts, rows = bytearray(self.content(self.sections[table.link])), bytearray(self.content(table))
-        for i, name in renamed:
-            struct.pack_into("<I", rows, i * _SYMBOL.size, len(texts))
-            texts += os.fsencode(name) + b"\0"
-        return self._with({index: rows, table.link: texts} if renamed else {})
+        for i, s in enumerate(self.symbols()):
+            if s.section == 0 and s.name in names:
+                struct.pack_into("<I", rows, i * _SYMBOL.size, len(texts))
+                texts += os.fsencode(names[s.name]) + b"\0"
+            if s.section == 0 and s.name in weak:
+                rows[i * _SYMBOL.size + 4] = rows[i * _SYMBOL.size + 4] & 15 | _WEAK << 4
+        return self._with({index: rows, table.link: texts})
 
     def _with(self, contents: Mapping[int, bytearray]) -> bytes:
         """Return the object with other `contents` of sections, which stand at its end."""

@@ -201,3 +201,24 @@ def test_a_member_that_would_stand_in_place_of_a_library_s_function_is_taken_if_
     assert done.returncode == 0, done.stderr
     exported = {name: elf.read_shared(tmp_path / f"lib{name}.so").defined for name in ("never", "calls")}
     assert {name: "random" in defined for name, defined in exported.items()} == {"never": False, "calls": True}
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
+def test_the_runtime_s_own_calls_bring_in_no_member(lazyck: Lazyck, tmp_path: Path, linker: str) -> None:
+    """The runtime allocates, and so would the link have the archive's allocator."""
+    files = {
+        "own.cpp": "#include <cstdlib>\n#include <new>\nvoid *operator new(std::size_t n) { return std::malloc(n); }\n"
+        "void operator delete(void *p) noexcept { std::free(p); }\n"
+        "void operator delete(void *p, std::size_t) noexcept { std::free(p); }\n",
+        "blob/f.cpp": 'extern "C" int f(int x) { return x + 1; }\n',
+    }
+    (tmp_path / "blob").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    script = "set -e\nfor f in *.cpp blob/*.cpp; do c++ -fPIC -c $f -o $(basename $f .cpp).o; done\n"
+    script += f"ar rcs libown.a own.o\nc++ -fuse-ld={linker} -shared f.o -o libx.so libown.a\n"
+    done = lazyck("build", "full", "--toolchain", "host", "--", "sh", "-c", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "_Znwm" not in elf.read_shared(tmp_path / "libx.so").defined
+    code = "import ctypes; print(ctypes.CDLL('./libx.so').f(3))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout == "4\n"
