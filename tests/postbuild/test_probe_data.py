@@ -338,3 +338,45 @@ def test_a_function_with_arguments_that_the_first_call_does_not_keep_is_eager(tm
         "vector": "defines a function with arguments in vector registers, which the first call would not keep: "
         "same(__rvv_float32m1_t)",
     }
+
+
+STARTS = {
+    "call": ("void reg(const char *); struct R { R(const char *n) { reg(n); } }; static R r{__FILE__};", "reg"),
+    "end": ("void reg(); struct R { int x; ~R() { reg(); } }; static R r;", "reg"),
+    "attribute": ("void reg(); static __attribute__((constructor)) void start() { reg(); }", "reg"),
+    "bracketed": ("void reg(); [[gnu::constructor]] static void start() { reg(); }", "reg"),
+    "deep": ("void reg(); inline int f(int n) { if (n) reg(); return n; } static int r = f(2) + 1;", "reg"),
+    "counted": ("inline int f() { static int n; return ++n; } static int mine = f();", "f()::n"),
+    "changed": ("inline int total; static int mine = ++total;", "total"),
+    "read": ("extern int level; static int &mine = level; static int now = ++mine;", "level"),
+    "printed": ('#include <iostream>\nstruct R { R() { std::cerr << "made"; } }; static R r;', "std::cerr"),
+    "timed": ("#include <ctime>\nstatic std::time_t begun = std::time(nullptr);", "time"),
+    "taken": ("void reg(); struct R { R(void (*f)()) { f(); } }; static R r(reg);", "reg"),
+    "streams": ("#include <iostream>", ""),
+    "text": ('#include <string>\nstatic const std::string name = "a long name of more than a few letters";', ""),
+    "of_all": ('#include <string>\ninline const std::string name = "a long name of more than a few letters";', ""),
+    "table": ('#include <map>\n#include <string>\nstatic std::map<std::string, int> table{{"a", 1}, {"b", 2}};', ""),
+    "computed": ("inline int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } static int five = f(5);", ""),
+    "kept": ("#include <vector>\ninline std::vector<int> kept{1, 2}; static std::vector<int> mine(4, 1);", ""),
+    "virtual": (
+        "struct Base { virtual ~Base() {} virtual int f() { return 1; } }; static Base one; static Base *two = new Base;",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("header", STARTS)
+def test_start_up_code_of_headers_counts_if_others_can_tell_when_it_runs(any_bench: Bench, header: str) -> None:
+    text, about = STARTS[header]
+    (any_bench.at / "header.h").write_text("#pragma once\n" + text + "\n")
+    lead = '#include "header.h"\n'
+    result = any_bench.probe_all(
+        {"a": lead + "int a(int x) { return x; }\n", "b": lead + "void b() {}\n"}, "-std=c++17"
+    )
+    if not about:
+        assert reasons(result) == {} and by_stem(result)["a"].symbols == ("_Z1ai",)
+    else:
+        told = reasons(result)
+        assert told.keys() == {"a", "b"}, told
+        for reason in told.values():
+            assert reason.startswith("has code that runs when the library is loaded") and about in reason, reason

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from string import digits
 
 from lazyck import abi
 from lazyck.machines import MACHINES
@@ -27,11 +28,22 @@ HARMLESS = re.compile(
     r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|\.L|_GLOBAL_OFFSET_TABLE_|"
     r"__device_stub__|" + "|".join(gpu.own_code for gpu in GPU_RUNTIMES)
 )
+# Start-up code of a header may refer to these elsewhere, since they do the same whenever it runs.
+PURE = re.compile(
+    r"mem(?:cpy|move|set|cmp|chr)|str(?:len|n?cmp|n?cpy|r?chr)|malloc|calloc|realloc|free|abort|"
+    r"(?:sqrt|cbrt|exp[2m]?1?|log(?:2|10|1p)?|pow|sin|cos|tan|floor|ceil|round|trunc|fabs|fmod|hypot)[fl]?|"
+    r"__cxa_\w+|__gxx_personality_\w+|_Unwind_\w+|__stack_chk_fail|__tls_get_addr|_GLOBAL_OFFSET_TABLE_|"
+    r"_ZT[VITS]\w+|_Z(?:n[wa]|d[la])[mP]\w*|_ZSt9terminatev|_ZSt\d+__throw_\w+|_ZSt11_Hash_bytes\w+|"
+    r"_ZNK?S[as]\w+|_ZNK?St(?:3__1|7__cxx11)12basic_string\w+|_ZNK?St\d+\w*(?:error|exception)[CD]\w+|"
+    r"_ZN?K?St(?:\d+_Rb_tree_|8__detail\d+_(?:List|Prime))\w+"
+)
+_GUARD = re.compile(r"_ZGV(?!Z)")  # of an inline variable, not of a variable of an inline function
 # nvcc 12 makes kernels of unnamed namespaces global, with a digest of the file's name in theirs.
 _UNNAMED = re.compile(r"\d_GLOBAL__N_")
 _REFUSED = {gpu.registering_as(abi.REGISTER_MANAGED) for gpu in GPU_RUNTIMES if not gpu.takes_late_managed}
 _NO_INSTANCES = Instances()
 _UNDEFINED, _RESERVED = 0, 0xFF00
+_SHF_WRITE = 1
 
 
 def defines(data: Sequence[str]) -> Reason:
@@ -93,11 +105,12 @@ def judge(
     data += vtables.with_key_functions(image, table)
     if data:
         return Answer(eager=defines(data))
-    if own_initializers:
-        called, variables = _initializer_calls(image, table)
-        if called:
-            shown = demangle.readable_lines((suspects or variables or called)[:3])
-            return Answer(eager=Reason(ReasonKind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
+    called, variables = start_up(image, table, of_headers=not own_initializers)
+    if called and own_initializers:
+        shown = demangle.readable_lines((suspects or variables or called)[:3])
+        return Answer(eager=Reason(ReasonKind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
+    if called:
+        return Answer(eager=starts(called))
     return Answer(
         tuple(symbols),
         tuple(unreachable),
@@ -111,6 +124,11 @@ def judge(
     )
 
 
+def starts(called: Sequence[str]) -> Reason:
+    """Return why a blob is eager of which a header's start-up code calls or changes `called`."""
+    return Reason(ReasonKind.INITIALIZER, f"{', '.join(demangle.readable_lines(called[:3]))}, by a header")
+
+
 def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
     """Return those of `functions` that are aliases, each followed by the first of its names."""
     first: dict[tuple[int, int], str] = {}
@@ -122,9 +140,14 @@ def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str], list[str]]:
+def start_up(image: ElfImage, table: list[Symbol], *, of_headers: bool) -> tuple[list[str], list[str]]:
     """Return the names that the object's start-up and tear-down code refers to, apart from what
-    every object's does, and the object's own variables among these, which this code is about."""
+    every object's does, and the object's own variables among these, which this code is about.
+
+    If all that code is `of_headers`, only names count by which others could tell when it runs: what
+    it and the functions that it uses call elsewhere, and the variables of other files that they
+    may change.
+    """
     machine = MACHINES[image.machine]
     functions: dict[int, list[Symbol]] = {}
     for s in table:
@@ -135,7 +158,7 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
         return next((f for f in functions.get(section, ()) if f.value <= offset < f.value + max(f.size, 1)), None)
 
     def targets(section: int, low: int, high: int) -> list[tuple[Symbol, int]]:
-        return [(table[s], a) for o, s, a in image.relocations(section) if low <= o < high]
+        return [(table[s], a) for o, s, a in image.relocations(section) if s and low <= o < high]
 
     def local_calls(f: Symbol) -> list[tuple[Symbol, int]]:
         # The assembler resolves calls within a section by itself and leaves no relocation.
@@ -146,6 +169,17 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
     def variable_at(section: int, offset: int) -> str:
         own = (s for s in table if s.section == section and s.type in ("OBJECT", "TLS") and s.binding == "LOCAL")
         return next((s.name for s in own if s.value <= offset < s.value + s.size), "")
+
+    guards = [s.name for s in table if _GUARD.match(s.name)]
+    guarded = {f"_Z{name[4:]}" for name in guards} | {name[4:].lstrip(digits) for name in guards}
+
+    def is_harmless(s: Symbol) -> bool:
+        if HARMLESS.match(s.name) or not of_headers:
+            return HARMLESS.match(s.name) is not None
+        if s.section == _UNDEFINED or s.name.startswith("_ZT"):
+            return PURE.fullmatch(s.name) is not None
+        is_constant = s.section < len(image.sections) and not image.sections[s.section].flags & _SHF_WRITE
+        return is_constant or s.name in guarded or _GUARD.match(s.name) is not None
 
     found: dict[str, None] = {}
     variables: dict[str, None] = {}
@@ -165,12 +199,13 @@ def _initializer_calls(image: ElfImage, table: list[Symbol]) -> tuple[list[str],
                 variables[variable_at(target.section, behind)] = None
                 continue
             where = inside
-        if where.type == "FUNC" and where.section != _UNDEFINED and START_UP.match(where.name):
+        is_function = where.type == "FUNC" and where.section != _UNDEFINED
+        if is_function and ((of_headers and not HARMLESS.match(where.name)) or START_UP.match(where.name)):
             if (where.section, where.value) not in seen:
                 seen.add((where.section, where.value))
                 todo += targets(where.section, where.value, where.value + where.size) + local_calls(where)
         elif where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL":
             variables[where.name] = None
-        elif not HARMLESS.match(where.name):
+        elif not is_harmless(where):
             found[where.name] = None
     return list(found), [v for v in variables if v and not HARMLESS.match(v)]

@@ -9,11 +9,12 @@ from pathlib import Path
 from lazyck.postbuild.cxx.declaration_kinds import Declaration
 from lazyck.postbuild.cxx.lexer import without_bodies
 from lazyck.postbuild.objects.elf import open_image
-from lazyck.postbuild.probe import preprocess, probe_unit
+from lazyck.postbuild.probe import preprocess, probe_unit, real_object
 from lazyck.postbuild.probe.group import Answer, Group, first_error
 
 _COMPILES = 8  # per cluster, plus one for every 8 blobs; what is left then is compiled blob by blob
 _FEW = 8  # a unit that fails twice is split if more than one in this many blobs fails
+_CONSTRUCTOR = re.compile(r"(?:__attribute__\s*\(\(|\[\[)[^;{}]*?\b(?:__)?(?:con|de)structor")
 _AT_ERROR = re.compile(r"^(\S[^\n:(]*)[:(]\d+[:,)][^\n]*?\berror\b", re.MULTILINE)
 
 
@@ -49,13 +50,21 @@ class Solver:
     def _attempt(self, attempt: _Attempt) -> list[_Attempt]:
         blobs, group = attempt.blobs, self._group
         source, output = self._work / f"probe{group.suffix}", self._work / "probe.o"
-        how = group.text_compile(source, output) if attempt.by_text else None
+        by_text = attempt.by_text and not self._has_constructors
+        how = group.text_compile(source, output) if by_text else None
         unit = probe_unit.render(blobs, self._headers if how else self._prelude, self._by_reference)
         readable = group.toolchain.readable(unit.text) if how else unit.text
         source.write_text(readable, encoding="utf-8", errors="surrogateescape")
         result = group.run(how.argv) if how else group.compile(source, output, group.all_errors)
         if result.status == 0:
-            for b, found in probe_unit.read_back(open_image(output), unit, how).items():
+            image = open_image(output)
+            called, _ = real_object.start_up(image, image.symbols(), of_headers=how is None)
+            if how and not all(map(real_object.PURE.fullmatch, called)):  # only bodies tell what it does
+                return [replace(attempt, by_text=False)]
+            if called and how is None:
+                self.found |= dict.fromkeys(blobs, Answer(eager=real_object.starts(called)))
+                return []
+            for b, found in probe_unit.read_back(image, unit, how).items():
                 if isinstance(found, str):
                     self.failed[b] = found
                 else:
@@ -89,6 +98,12 @@ class Solver:
             return [replace(once, blobs={b: blobs[b] for b in sorted(bad)}), replace(once, blobs=right)]
         self.failed |= dict.fromkeys(bad, why)
         return [replace(once, blobs=right)]
+
+    @cached_property
+    def _has_constructors(self) -> bool:
+        """Return whether a header may have a function that runs at load, whose body then counts."""
+        text = preprocess.read_source(self._read)
+        return "structor" in text and _CONSTRUCTOR.search(text) is not None
 
     @cached_property
     def _headers(self) -> str:
