@@ -262,8 +262,9 @@ class Recipes:
             searched = {name: v for name, v in toolchain.base_env(blob) if name in toolchain.header_env}
             path = {"PATH": self._context.options.path or called_in.get("PATH", os.defpath)}
             closed = {**path, "HOME": "/", **dict(chain[0].env), **searched}
-            self.steps[chain[0]] = toolchain.steps(blob, called_in)
-            if self.steps[chain[0]] != toolchain.steps(blob, closed):
+            steps = toolchain.steps(blob, called_in)
+            self.steps[chain[0]] = steps or ()
+            if steps is None or steps != toolchain.steps(blob, closed):
                 self.unlike[chain[0]] = blob.call.argv[blob.call.prefix - 1]
             found = ((p, proc.find_program(p, called_in)) for p in programs if "/" not in p)
             if other := next((where for p, where in found if where != proc.find_program(p, path)), ""):

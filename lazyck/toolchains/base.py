@@ -291,9 +291,10 @@ class Toolchain(ABC):
         """Return the programs that compile and link such a blob: the compiler first, then those
         that it starts. Names without a slash are looked up in PATH when they are run."""
 
-    def steps(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+    def steps(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...] | None:
         """Return the words of the commands that the compiler of `cmd` starts in `env`, if variables
-        decide them that have no rows here: those of a script; else ()."""
+        decide them that have no rows here: those of a script; else (). Return None if it does not
+        tell."""
         return ()
 
     def takes_static_runtime(self, link: LinkCommand) -> bool:

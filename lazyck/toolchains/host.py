@@ -82,7 +82,7 @@ class HostToolchain(GnuToolchain):
         seed = f"-frandom-seed={abi.PH_NAME}"
         return (seed,) if accepts((base[0],), (seed,), "c++") else ()
 
-    def steps(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+    def steps(self, cmd: CompileCommand, env: Mapping[str, str]) -> tuple[str, ...] | None:
         is_script = not lookup.is_binary(cmd.call.argv[cmd.call.prefix - 1])
         if not is_script and not any(name in self.search_env for name, _ in self.base_env(cmd)):
             return ()
@@ -90,7 +90,7 @@ class HostToolchain(GnuToolchain):
         lines = driver_says(self._asked(cmd), self._language(cmd), tuple(sorted(quiet.items())))
         words = chain.from_iterable(shlex.split(line) for line in lines if line.startswith(" "))
         # Directories for libraries change no code, and temporary files have other names each time.
-        return tuple(_TEMPORARY.sub("", w) for w in words if not w.startswith("-L"))
+        return tuple(_TEMPORARY.sub("", w) for w in words if not w.startswith("-L")) or None
 
     def find(self, env: Mapping[str, str]) -> Found | None:
         words = lookup.compiler_of("CXX", env, self.tools[:3])

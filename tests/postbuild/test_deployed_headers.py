@@ -287,7 +287,7 @@ def test_a_blob_whose_compiler_needs_what_a_first_call_could_not_read_is_eager(t
     assert call(tree.deploy(), "a", "b") == {"a": 8, "b": 9}
 
 
-@pytest.mark.parametrize("what", ["script", "specs"])
+@pytest.mark.parametrize("what", ["script", "mute script", "specs"])
 def test_a_blob_whose_compiler_takes_more_from_the_environment_than_a_first_call_is_eager(
     tree: Tree, what: str
 ) -> None:
@@ -298,10 +298,11 @@ def test_a_blob_whose_compiler_takes_more_from_the_environment_than_a_first_call
     place.mkdir(parents=True)
     (place / "specs").write_text("*cpp_unique_options:\n+ -DN=8\n\n")
     wrapper = tools / "cc"  # not c++, which compiles lazyck's runtime
-    wrapper.write_text(f'#!/bin/sh\nexec {real} $OWN_FLAGS "$@"\n')
+    answer = "" if what == "script" else 'case "$*" in *"-###"*) exit 1;; esac\n'
+    wrapper.write_text(f'#!/bin/sh\n{answer}exec {real} $OWN_FLAGS "$@"\n')
     wrapper.chmod(0o755)
-    compiler = wrapper if what == "script" else Path(shutil.which("cc") or "")
-    if what == "script":
+    compiler = Path(shutil.which("cc") or "") if what == "specs" else wrapper
+    if what != "specs":
         env = {"OWN_FLAGS": "-DN=8", "PATH": f"{tools}:{os.environ['PATH']}"}
     else:
         env = {"LIBRARY_PATH": str(tools)}
