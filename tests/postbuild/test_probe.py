@@ -798,14 +798,23 @@ def test_a_function_that_one_blob_declares_changes_no_other_blob_s_symbols(any_b
 def test_what_a_header_defines_is_the_blob_s_at_any_depth(any_bench: Bench) -> None:
     texts = {"outer.h": '#pragma once\n#include "inner.h"\n', "inner.h": "#pragma once\nint inner() { return 1; }\n"}
     texts |= {"wrap.h": '#pragma once\n#include "data.h"\n', "data.h": "#pragma once\nint data = 1;\n"}
+    instances = "template struct Box<int>;\ntemplate int twice<int>(int);\n"
+    texts |= {
+        "more.h": '#pragma once\n#include "instances.h"\n',
+        "instances.h": "#pragma once\ntemplate <class T> T twice(T x) { return x + x; }\n"
+        f"template <class T> struct Box {{ T get() {{ return T(); }} }};\n{instances}",
+    }
     for name, text in texts.items():
         (any_bench.at / name).write_text(text)
     result = any_bench.probe(
         function='#include "outer.h"\nint a() { return inner(); }\n',
         data='#include "wrap.h"\nint b() { return data; }\n',
+        instances='#include "more.h"\nint d() { return 1; }\n',
         plain="int c() { return 1; }\n",
     )
     found = by_stem(result)
+    assert set(found["instances"].symbols) == {"_Z1dv", "_Z5twiceIiET_S0_", "_ZN3BoxIiE3getEv"}
+    assert found["instances"].merged == {"_Z5twiceIiET_S0_", "_ZN3BoxIiE3getEv"}
     assert set(found["function"].symbols) == {"_Z1av", "_Z5innerv"}
     assert found["plain"].symbols == ("_Z1cv",) and not found["plain"].compiled
     assert [(Path(b.source).stem, r.kind) for b, r in result.eager.items()] == [("data", ReasonKind.DATA)]

@@ -1,6 +1,7 @@
 """Finds the templates that a text instantiates explicitly. The answer may hold too many."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lazyck.postbuild.cxx.lexer import declarator, top_level, without_attributes
@@ -27,13 +28,26 @@ class Instances:
         """Return whether a mangled name may be that of a variable or vtable of an instance."""
         return bool(self.with_data) and template_of(symbol) in self.with_data
 
+    def __or__(self, other: "Instances") -> "Instances":
+        return Instances(self.templates | other.templates, self.with_data | other.with_data)
+
 
 def instances(text: str, *, are_declared: bool = False) -> Instances:
     """Return what `text`, without macros, instantiates, or what it only declares (`extern`)."""
-    explicit = ((m[1], text[max(0, m.start() - 80) : m.start()].split()[-1:]) for m in _EXPLICIT.finditer(text))
-    found = [_name(declaration) for declaration, before in explicit if (before == ["extern"]) == are_declared]
+    found = list(map(_name, _explicit(text, are_declared=are_declared)))
     named = frozenset(name for name, _ in found if name)
     return Instances(named, named & frozenset(name for name, is_function in found if not is_function))
+
+
+def count(text: str) -> int:
+    """Return how many explicit instantiations `text` has."""
+    return sum(1 for _ in _explicit(text, are_declared=False))
+
+
+def _explicit(text: str, *, are_declared: bool) -> Iterator[str]:
+    for m in _EXPLICIT.finditer(text):
+        if (text[max(0, m.start() - 80) : m.start()].split()[-1:] == ["extern"]) == are_declared:
+            yield m[1]
 
 
 def _name(declaration: str) -> tuple[str, bool]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lazyck.postbuild.cxx.declaration_kinds import Declaration, DeclarationKind, Unsupported
 from lazyck.postbuild.cxx.declarations import parse
-from lazyck.postbuild.cxx.instances import Instances, instances
+from lazyck.postbuild.cxx.instances import Instances, count, instances
 from lazyck.postbuild.cxx.lexer import flat, without_attributes
 from lazyck.postbuild.probe import content_key, preprocess
 from lazyck.postbuild.probe.group import Answer, Group, first_error, from_json
@@ -180,14 +180,10 @@ class _Prober:
                 if source != reader:
                     name = path.rpartition("/")[2]
                     answers.doubts[source] = Doubt(f"shares {name}, which has an include guard")
-        for path, text in split.direct.items():
-            readers = self._naming(path, sources)
-            if len(readers) == 1 and _defines_something(text):
-                name = path.rpartition("/")[2]
-                answers.doubts[readers[0]] = Doubt(f"reads {name}, which defines functions or data")
-                answers.instances[readers[0]] = instances(text + split.texts.get(readers[0], ""))
-        answers.instances = {s: instances(split.texts[s]) for s in sources if s in split.texts} | answers.instances
         late, whole = takes_late_managed(group.toolchain.name), preprocess.read_source(batch)
+        has_more = count(whole) > sum(map(count, split.texts.values()))
+        shared = instances(preprocess.headers_in(batch, group.sources, group.cwd)[1]) if has_more else Instances()
+        answers.instances |= {s: instances(split.texts[s]) | shared for s in sources if s in split.texts}
         answers.protects |= preprocess.protects(whole)
         # A header may declare managed variables besides the sources' own texts.
         managed, texts = preprocess.declares_managed, split.texts.values()
@@ -216,7 +212,7 @@ class _Prober:
             del parsed[i]
             answers.doubts[sources[i]] = Doubt(f"calls {name} in a declaration, and another source declares that, too")
         prelude = preprocess.decisive(self._skeletons(split)(sources[0])) if sources else ""
-        solver = Solver(group, self._work, sources, preprocess.guarded(prelude), batch)
+        solver = Solver(group, self._work, sources, preprocess.guarded(prelude), batch, shared)
         solver.solve(parsed)
         answers.found |= {sources[i]: found for i, found in solver.found.items()}
         for i, why in solver.failed.items():
@@ -284,14 +280,6 @@ def _called_in_heads(parsed: Mapping[int, Sequence[Declaration]]) -> list[tuple[
         if name := next((n for n in called if declared.get(n, set()) - {i}), ""):
             found.append((i, name))
     return found
-
-
-def _defines_something(header: str) -> bool:
-    """Return whether a header, which one blob alone reads, defines what would be the blob's own."""
-    try:
-        return any(d.kind in (DeclarationKind.HEAD, DeclarationKind.DATA) for d in parse(header))
-    except Unsupported as e:
-        return "instantiation" in str(e)
 
 
 class _Declared:

@@ -42,15 +42,13 @@ _SYSTEM = "3"
 @dataclass
 class Split:
     """Holds what a preprocessed batch says. `guarded_code` are files of code that only the first of
-    the blobs that include them gets to read, and that blob. `direct` is the text of the shared
-    headers, but the system's, that blobs name themselves, without what these include in turn."""
+    the blobs that include them gets to read, and that blob."""
 
     texts: dict[str, str] = field(default_factory=dict)  # each blob's own text
     files: set[str] = field(default_factory=set)  # the headers that all blobs share, as the compiler spells them
     own_files: dict[str, set[str]] = field(default_factory=dict)  # each blob's files besides
     owned: dict[tuple[str, int], str] = field(default_factory=dict)  # (file, line) of an `#include` → a blob's file
     guarded_code: dict[str, str] = field(default_factory=dict)
-    direct: dict[str, str] = field(default_factory=dict)
     odd: set[str] = field(default_factory=set)  # blobs whose text has lines like the preprocessor's own
     counting: set[str] = field(default_factory=set)  # blobs that use `__COUNTER__`, themselves or by headers
 
@@ -138,7 +136,7 @@ def render_batch(blobs: Sequence[str], macros: Mapping[str, Iterable[str]]) -> t
     return "\n".join(lines) + "\n", where
 
 
-_BATCH, _OWN, _SHARED, _DIRECT, _FOREIGN = range(5)
+_BATCH, _OWN, _SHARED = range(3)
 
 
 def split(
@@ -154,7 +152,6 @@ def split(
     mode, blob = _BATCH, ""
     count = 0  # how often `__COUNTER__` was used before the blob that was read last
     parts: list[str] = []
-    header: list[str] = []
     with batch.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         for line in lines:
             m = MARKER.match(line) if line[0] == "#" else None
@@ -167,8 +164,6 @@ def split(
                     if now > count + 1:
                         out.counting.update([*out.texts][-1:])
                     count = now
-                elif mode == _DIRECT:
-                    header.append(line)
                 continue
             flags = m[3].split()
             if "1" in flags:
@@ -176,8 +171,6 @@ def split(
                 mode = _enter(out, stack, path, flags, wanted, blob, cwd)
                 if stack[-1][1] == _BATCH and mode == _OWN:
                     blob, parts = path, []
-                if mode == _DIRECT:
-                    header = []
                 stack.append((path, mode))
                 names.append(m[2])
             elif "2" not in flags:
@@ -191,8 +184,6 @@ def split(
                 if mode == _BATCH and left_mode == _OWN:
                     out.texts[left] = out.texts.get(left, "") + "".join(parts)
                     blob, parts = "", []
-                elif left_mode == _DIRECT:
-                    out.direct[os.path.join(cwd, left)] = "".join(header)
                 elif left_mode == _OWN:
                     out.owned[above, int(m[1]) - 1] = left
     if blob:
@@ -239,7 +230,7 @@ def _enter(
     if parent == _BATCH and path in wanted:
         return _OWN
     if path.startswith("<"):
-        return _FOREIGN
+        return _SHARED
     full = os.path.join(cwd, path)
     if not os.path.isfile(full):
         out.odd.add(blob)
@@ -251,9 +242,7 @@ def _enter(
         out.own_files.setdefault(blob, set()).add(full)
         return _OWN
     out.files.add(full)
-    if _SYSTEM in flags:
-        return _FOREIGN
-    return _DIRECT if parent == _OWN else _SHARED
+    return _SHARED
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

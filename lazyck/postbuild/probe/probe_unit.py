@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from lazyck.machines import MACHINES
 from lazyck.postbuild.cxx.declaration_kinds import DEFAULT, Declaration, DeclarationKind, is_anonymous
+from lazyck.postbuild.cxx.instances import Instances
 from lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
 from lazyck.postbuild.objects import kernels, vtables
 from lazyck.postbuild.objects.elf import ElfImage
@@ -212,10 +213,12 @@ def blame(unit: ProbeUnit, output: str) -> tuple[set[int], bool]:
     return blobs, any(not kind for kind, _ in found)
 
 
-def read_back(image: ElfImage, unit: ProbeUnit, how: TextCompile | None = None) -> dict[int, Answer | str]:
+def read_back(
+    image: ElfImage, unit: ProbeUnit, shared: Instances, how: TextCompile | None = None
+) -> dict[int, Answer | str]:
     """Return, per blob, what its section defines, or why that cannot be said, for example if it is
-    less than the unit asked for. `how` is given if the object was made in that way, rather than by
-    the toolchain's own driver."""
+    less than the unit asked for, or if headers, which instantiate `shared`, define something. `how`
+    is given if the object was made in that way, rather than by the toolchain's own driver."""
     places: dict[int, Collection[int]] = {}
     for i, section in enumerate(image.sections):
         if section.name.startswith((_OWN, _INSTANCES, _KERNELS, _KERNEL_INSTANCES)):
@@ -281,7 +284,8 @@ def read_back(image: ElfImage, unit: ProbeUnit, how: TextCompile | None = None) 
                 data[b].append(_original(vtable, unit.renamed[b], b))
             else:  # only their own objects tell which of them has the first virtual function
                 shared_out[b] = f"may define the vtable of {vtables.class_of(vtable)}"
-    strays = (s for s in table if s.binding == "GLOBAL" and s.section and s.section not in places)
+    besides = (s for s in table if s.binding != "LOCAL" and s.section and s.section not in places)
+    strays = (s for s in besides if s.binding == "GLOBAL" or shared.holds(s.name))
     apart = re.compile(f"_ZT|{TOOLCHAIN_DATA.pattern}")  # of classes, and the toolchain's
     of_kernels = {*known.handles, *known.handles.values()}
     stray = next((s.name for s in strays if s.name not in of_kernels and not apart.match(s.name)), "")

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lazyck.postbuild.cxx.declaration_kinds import Declaration
+from lazyck.postbuild.cxx.instances import Instances
 from lazyck.postbuild.cxx.lexer import without_bodies
 from lazyck.postbuild.objects.elf import open_image
 from lazyck.postbuild.probe import preprocess, probe_unit, real_object
@@ -28,10 +29,12 @@ class _Attempt:
 class Solver:
     """Compiles a cluster's probe unit, and isolates blobs that fail. Blobs are indices of
     `sources`, all of which read the same headers: by the directives `prelude`, and as the
-    preprocessed batch `read` has them."""
+    preprocessed batch `read` has them. These instantiate `shared` explicitly."""
 
-    def __init__(self, group: Group, work: Path, sources: Sequence[str], prelude: str, read: Path) -> None:
-        self._group, self._work, self._prelude, self._read = group, work, prelude, read
+    def __init__(
+        self, group: Group, work: Path, sources: Sequence[str], prelude: str, read: Path, shared: Instances
+    ) -> None:
+        self._group, self._work, self._prelude, self._read, self._shared = group, work, prelude, read, shared
         self._left = _COMPILES + len(sources) // 8
         self._by_reference: set[int] = set()
         self.found: dict[int, Answer] = {}
@@ -64,7 +67,7 @@ class Solver:
             if called and how is None:
                 self.found |= dict.fromkeys(blobs, Answer(eager=real_object.starts(called)))
                 return []
-            for b, found in probe_unit.read_back(image, unit, how).items():
+            for b, found in probe_unit.read_back(image, unit, self._shared, how).items():
                 if isinstance(found, str):
                     self.failed[b] = found
                 else:
