@@ -45,6 +45,13 @@ ROWS = {
     "templates/in-anonymous-namespace": Row(
         head="namespace { struct A%; template <class T> int t%(int x) { return x + 4; } template int t%<A%>(int); }",
         term="t%<A%>(x)"),
+    "templates/instances-of-a-header": Row(both="template <class T> int t%(T x); extern template int t%<int>(int);",
+        head='#include "../outer%.h"', value="t%<int>(x)", files={"outer%.h": '#pragma once\n#include "inner%.h"\n',
+        "inner%.h": "#pragma once\ntemplate <class T> int t%(T x) { return x + VALUE; }\n"
+        "template int t%<int>(int);\n"}),
+    "symbols/function-of-a-header": Row(both="int b%(int);", head='#include "../outer%.h"', value="b%(x)",
+        files={"outer%.h": '#pragma once\n#include "inner%.h"\n',
+        "inner%.h": "#pragma once\nint b%(int x) { return x + VALUE; }\n"}),
     "symbols/calls-the-library": Row(both="int host%(int);", term="host%(x)",
         host="int host%(int x) { return x + 40; }"),
     "symbols/data-of-the-library": Row(both="extern int data%;", term="data%++", host="int data% = 6;", value="data%"),
@@ -104,6 +111,11 @@ ROWS = {
     "state/inline-variable": Row(both="inline int s% = 3;", term="s%++", value="s%++"),
     "state/static-of-inline": Row(both="inline int& s%() { static int v = 3; return v; }", term="s%()++",
         value="s%()++"),
+    "state/start-of-a-header": Row(both="int& n%();", head='#include "../outer%.h"', value="n%()",
+        host="int& n%() { static int n = 1; return n; }", files={"outer%.h": '#pragma once\n#include "inner%.h"\n',
+        "inner%.h": "#pragma once\nstruct R% { R%() { n%()++; } };\nstatic R% r%;\n"}),
+    "state/text-of-a-header": Row(head='#include "../h%.h"', term="(int)s%.size()", files={
+        "h%.h": '#pragma once\n#include <string>\nstatic const std::string s%("a text of some length: VALUE");\n'}),
     "state/static-of-template": Row(
         both="template <class T> struct S% { static int v; }; template <class T> int S%<T>::v = 3;",
         term="S%<int>::v++", value="S%<int>::v++"),
