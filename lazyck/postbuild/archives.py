@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 from lazyck.postbuild.cxx.mangled import template_of
 from lazyck.postbuild.mentions import Mentions
@@ -12,8 +13,10 @@ from lazyck.postbuild.objects.elf import SymbolNames
 from lazyck.postbuild.objects.inputs import LinkInputs, standard_libraries
 from lazyck.postbuild.objects.symbols import LinkSymbols, together
 from lazyck.postbuild.probe.probe import ProbeResult
+from lazyck.settings.environment import environment
 from lazyck.toolchains import linker_options
 from lazyck.toolchains.command import CompileCommand
+from lazyck.toolchains.gnu import drops_libraries
 from lazyck.toolchains.linker_options import WRAPPED, WRAPPER
 
 Needs = Mapping[CompileCommand, frozenset[str]]
@@ -28,29 +31,36 @@ class Linkable:
     needs: frozenset[str]
     firm: frozenset[str] = frozenset()  # those of `defines` that nothing else may define
     has_startup: bool = False
+    is_library: bool = False  # a shared one
+    is_there: bool = False  # that is linked in any case
 
 
 def pulled(
-    parts: Sequence[Linkable], wanted: Iterable[str], defined: Iterable[str], wrapped: Iterable[str] = ()
+    scanned: Iterable[Iterable[Linkable]], wanted: Iterable[str], defined: Iterable[str], wrapped: Iterable[str] = ()
 ) -> set[Hashable]:
-    """Return the names of those `parts`, given in link order, that a link takes if it wants the
-    symbols `wanted` and has `defined`. Of several parts with a symbol, the first is taken. A
+    """Return the names of those parts that a link takes which wants the symbols `wanted`, has
+    `defined`, and scans archives in the order `scanned`, each with its parts. What only a later one
+    needs, an earlier one does not give. Of several parts with a symbol, the first is taken. A
     reference to one that is `wrapped` wants its wrapper."""
     meant = {symbol: WRAPPER + symbol for symbol in wrapped}
     meant |= {WRAPPED + symbol: symbol for symbol in meant}
-    first: dict[str, Linkable] = {}
-    for part in parts:
-        for symbol in part.defines:
-            first.setdefault(symbol, part)
     found: set[Hashable] = set()
-    have, left = set(defined), list(wanted)
-    while left:
-        symbol = left.pop()
-        symbol = meant.get(symbol, symbol)
-        if symbol in first and symbol not in have:
-            found.add(first[symbol].name)
-            have |= first[symbol].defines
-            left += first[symbol].needs
+    have, wants = set(defined), {meant.get(symbol, symbol) for symbol in wanted}
+    for parts in scanned:
+        first: dict[str, Linkable] = {}
+        for part in parts:
+            have.update(part.defines if part.is_there else ())
+            for symbol in part.defines:
+                first.setdefault(symbol, part)
+        left = list(wants & first.keys())
+        while left:
+            symbol = left.pop()
+            if symbol in first and symbol not in have:
+                found.add(first[symbol].name)
+                have |= {symbol} if first[symbol].is_library else first[symbol].defines
+                more = {meant.get(need, need) for need in first[symbol].needs}
+                wants |= more
+                left += more
     return found
 
 
@@ -85,7 +95,9 @@ class Archives:
         """Return what is taken if the blobs in `compiled` are real objects, lazy blobs need the
         symbols `needed`, and `needs` has all that some of them need. Raises `LazyckError` for a
         damaged library."""
-        members = [Linkable(n, n.defined, n.asked_for, n.strong, n.has_startup) for n in self._found.optional]
+        members = [
+            Linkable(n, n.defined, n.asked_for, n.strong, n.has_startup) for n in chain(*self._found.optional.values())
+        ]
         if self._found.unread or not (members or self._inputs.optional):
             return Members()
         lazy = [b for b in self._probed if b not in compiled]
@@ -94,8 +106,8 @@ class Archives:
         wants = {b: needs[b] if b in needs else named(b) for b in lazy}
         parts = {part.name: part for part in [*members, *self._blobs(compiled, wants)]}
         sure = {name: part if name in needs or name not in wants else _asking(part) for name, part in parts.items()}
-        taken = self._taken(parts.values(), needed)
-        added = taken - self._taken(sure.values(), needed)
+        taken = self._taken(parts, needed)
+        added = taken - self._taken(sure, needed)
         firm = Counter(s for part in parts.values() for s in part.firm)
         firm.update(self._given.strong)
         more = [parts[name] for name in added]
@@ -105,21 +117,43 @@ class Archives:
             return Members(asks=asks)
         unneeded = self._inputs.optional - taken
         wanted = frozenset[str]().union(*(wants[b] for b in lazy if b not in unneeded))
-        names = together(n for n in self._found.optional if n in taken)
+        names = together(n for n in chain(*self._found.optional.values()) if n in taken)
         only_named = frozenset[str]().union(*(part.defines for part in more))
         return Members(names, unneeded, (wanted & names.defined) - self._given.defined, only_named)
 
-    def _taken(self, parts: Iterable[Linkable], needed: frozenset[str]) -> set[Hashable]:
+    def _taken(self, parts: Mapping[Hashable, Linkable], needed: frozenset[str]) -> set[Hashable]:
         """Return the names of the optional ones of `parts` that the link takes."""
-        firm = [part for part in parts if part.name not in self._optional]
+        optional = frozenset(chain(*self._scanned))
+        firm = [part for name, part in parts.items() if name not in optional]
         wanted = needed.union(self._asked_for, *(part.needs for part in firm))
         defined = self._given.defined.union(*(part.defines for part in firm))
-        wrapped = linker_options.wrapped(self._inputs.linker)
-        return pulled([part for part in parts if part.name in self._optional], wanted, defined, wrapped)
+        known = {**parts, **self._libraries}
+        scanned = ([known[name] for name in names if name in known] for names in self._scanned)
+        return pulled(scanned, wanted, defined, linker_options.wrapped(self._inputs.linker)) - self._libraries.keys()
 
     @cached_property
-    def _optional(self) -> frozenset[Hashable]:
-        return frozenset[Hashable](self._found.optional) | self._inputs.optional
+    def _scanned(self) -> list[list[Hashable]]:
+        """Return what archives have to choose from, in the order in which the linker scans them."""
+        inputs = self._inputs
+
+        def held(path: str) -> Iterator[Hashable]:
+            yield from self._found.optional.get(path, ())
+            yield from (blob for blob in inputs.records.get(path, ()) if blob in inputs.optional)
+            yield from [path] if path in self._libraries else []
+
+        each = [[*chain(*map(held, paths))] for paths in inputs.scanned]
+        # Other linkers know of all archives' symbols from the beginning on.
+        return each if inputs.linker_name in ("bfd", "gold") else [[*chain(*each)]]
+
+    @cached_property
+    def _libraries(self) -> dict[Hashable, Linkable]:
+        """Return the shared libraries that the link names. What they define, no later archive has
+        to."""
+        gold = self._inputs.linker_name == "gold"  # which looks at the end at what is needed
+        by_driver = drops_libraries(tuple(self._driver), environment()) if self._inputs.dropped else False
+        found = ((p, by_driver if dropped is None else dropped) for p, dropped in self._inputs.dropped.items())
+        defined = {path: frozenset(elf.read_dependency(path).defined) for path in self._inputs.dropped}
+        return {p: Linkable(p, defined[p], frozenset(), is_library=True, is_there=gold or not d) for p, d in found}
 
     def _blobs(self, compiled: Mapping[CompileCommand, SymbolNames], wants: Needs) -> Iterator[Linkable]:
         for blob in self._inputs.blobs:

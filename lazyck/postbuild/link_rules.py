@@ -36,9 +36,9 @@ def unrepeated(inputs: LinkInputs) -> Reason | None:
         if is_refused and (inputs.shared or item.name.lstrip("-") != _OF_LIBRARIES):
             return Reason(ReasonKind.LINK_OPTION, words)
     # Other linkers than GNU's bind unique symbols, too, which then do not pin the library.
-    linker = next((w for i in inputs.items for w in i.words if w.startswith("-fuse-ld=")), "-fuse-ld=bfd")
-    if linker != "-fuse-ld=bfd" and any(i.option == linker_options.BINDS_ALL for i in inputs.linker):
-        return Reason(ReasonKind.LINK_OPTION, f"-{linker_options.BINDS_ALL} beside {linker}")
+    linker = inputs.linker_name
+    if linker != "bfd" and any(i.option == linker_options.BINDS_ALL for i in inputs.linker):
+        return Reason(ReasonKind.LINK_OPTION, f"-{linker_options.BINDS_ALL} beside -fuse-ld={linker}")
     if linker_options.wrapped(inputs.linker) and inputs.has_lto:
         return Reason(ReasonKind.LINK_OPTION, "--wrap, of which LTO objects decide whether it holds for them")
     return None

@@ -56,6 +56,15 @@ def driver_says(words: tuple[str, ...], language: str, env: tuple[tuple[str, str
     return tuple(shown.stderr.splitlines()) if shown.status == 0 else ()
 
 
+def drops_libraries(driver: tuple[str, ...], env: Mapping[str, str]) -> bool:
+    """Return whether a driver by itself has the linker drop libraries that nothing before them
+    needs. One that does not tell is taken to."""
+    lines = driver_says(driver, "c", tuple(sorted(env.items())))
+    words = shlex.split(next((line for line in reversed(lines) if line.startswith(" ")), ""))
+    first = next((i for i, word in enumerate(words) if word.endswith(".o")), len(words))
+    return not words or "--as-needed" in words[:first]
+
+
 def own_inputs(words: Iterable[str]) -> list[str]:
     """Return the files with code that the driver itself gives to a program: start files, and
     libraries for devices."""

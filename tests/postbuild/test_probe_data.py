@@ -359,7 +359,7 @@ STARTS = {
     "computed": ("inline int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } static int five = f(5);", ""),
     "kept": ("#include <vector>\ninline std::vector<int> kept{1, 2}; static std::vector<int> mine(4, 1);", ""),
     "virtual": (
-        "struct Base { virtual ~Base() {} virtual int f() { return 1; } }; static Base one; static Base *two = new Base;",
+        "struct Base { virtual ~Base() {} virtual int f() { return 1; } }; static Base one, *two = new Base;",
         "",
     ),
 }

@@ -45,6 +45,10 @@ class LinkInputs:
     records: Mapping[str, tuple[CompileCommand, ...]]  # the blobs of each file that holds any, by its path
     brought: Mapping[CompileCommand, int]  # the blobs, each with the index of the first item that brings it
     optional: frozenset[CompileCommand] = frozenset()
+    scanned: tuple[tuple[str, ...], ...] = ()  # archives and libraries in order; those of a group are scanned together
+    dropped: Mapping[str, bool | None] = field(
+        default_factory=dict
+    )  # libraries → whether only if needed, if it says so
     whole: frozenset[str] = frozenset()  # the archives of which the link takes all members
     wanted: frozenset[str] = frozenset()  # the symbols that its options ask for
     linker: tuple[LinkerItem, ...] = ()  # those of `items` that are for the linker itself
@@ -56,6 +60,12 @@ class LinkInputs:
     def has_lto(self) -> bool:
         """Return whether some of the objects, or of the archives' members, are LTO objects."""
         return any(map(elf.has_lto, (*self.objects, *self.archives)))
+
+    @property
+    def linker_name(self) -> str:
+        """Return which linker the driver is to start, `bfd` if the command does not say."""
+        named = [word for item in self.items for word in item.words if word.startswith("-fuse-ld=")]
+        return named[-1].partition("=")[2] if named else "bfd"
 
     @property
     def first(self) -> int:
@@ -70,7 +80,10 @@ class _Span:
     whole: bool = False  # all members of archives
     is_lib: bool = False  # objects as if they were members of one archive
     static: bool = False  # archives rather than shared libraries
-    outer: list[tuple[bool, bool]] = field(default_factory=list)
+    as_needed: bool | None = None  # libraries only if something before them needs them; the driver may say so, too
+    groups: int = 0  # how many have begun
+    group: int = 0  # the one in which archives are scanned again and again, or 0
+    outer: list[tuple[bool, bool, bool | None]] = field(default_factory=list)
 
     def read(self, item: CommandItem) -> None:
         option = item.name.lstrip("-")
@@ -78,12 +91,17 @@ class _Span:
             self.whole = option == "whole-archive"
         elif option in ("start-lib", "end-lib"):
             self.is_lib = option == "start-lib"
+        elif option in ("as-needed", "no-as-needed"):
+            self.as_needed = option == "as-needed"
+        elif option in ("start-group", "end-group"):
+            self.groups += option == "start-group"
+            self.group = self.groups if option == "start-group" else 0
         elif option in _STATIC or option in _SHARED:
             self.static = option in _STATIC
         elif option == "push-state":
-            self.outer.append((self.whole, self.static))
+            self.outer.append((self.whole, self.static, self.as_needed))
         elif option == "pop-state" and self.outer:
-            self.whole, self.static = self.outer.pop()
+            self.whole, self.static, self.as_needed = self.outer.pop()
 
     def is_choosy(self, kind: str) -> bool:
         """Return whether the linker takes only what it needs of a file of that kind."""
@@ -113,7 +131,9 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
     linker = tuple(item for item in items if isinstance(item, LinkerItem))
     directories = library_directories(items, link)
     files: list[_File] = []
-    span = _Span()
+    scanned: list[list[str]] = []
+    dropped: dict[str, bool | None] = {}
+    span, group = _Span(), 0
     for i, item in enumerate(items):
         span.read(item)
         named = files_of(item, link, directories, is_static=span.static)
@@ -124,6 +144,11 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
             optional = alone if span.is_choosy(kind) else frozenset()
             is_deferred = image is not None and image.is_deferred
             files.append(_File(i, path, path in named, kind, is_deferred, span.whole, tuple(records), optional))
+            if not group or group != span.group:
+                scanned.append([])
+            scanned[-1].append(path)
+            dropped.setdefault(path, span.as_needed)
+            group = span.group
     inputs = [f for f in files if f.is_named and not items[f.index].name]
     deferred = frozenset(f.index for f in inputs if f.is_deferred)
     holding = [f for f in files if f.records]
@@ -144,6 +169,8 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         records={f.path: f.records for f in holding},
         brought={blob: f.index for f in reversed(holding) for blob in f.records},
         optional=frozenset().union(*(f.optional for f in holding if is_readable)) - firm,
+        scanned=tuple(map(tuple, scanned)),
+        dropped={f.path: dropped[f.path] for f in files if f.kind == "shared"},
         whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
         wanted=frozenset({"main", *linker_options.values(linker, *_ASKING)}),
         linker=linker,

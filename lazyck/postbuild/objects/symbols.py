@@ -24,9 +24,8 @@ class LinkSymbols:
     members: SymbolNames  # of the members of archives, which are linked only where they are needed
     unread: str = ""  # the path of an LTO object that cannot be read
     files: Mapping[str, SymbolNames] = field(default_factory=dict)  # of each file
-    optional: tuple[
-        SymbolNames, ...
-    ] = ()  # of each member of the archives from which the link takes only what it needs
+    # of the members of each archive from which the link takes only what it needs
+    optional: Mapping[str, Sequence[SymbolNames]] = field(default_factory=dict)
 
 
 def read_symbols(inputs: LinkInputs, reader: "SymbolReader") -> LinkSymbols:
@@ -47,7 +46,7 @@ def read_symbols(inputs: LinkInputs, reader: "SymbolReader") -> LinkSymbols:
     files = {**objects, **{path: None if names is None else together(names) for path, names in members.items()}}
     unread = [path for path, names in files.items() if names is None]
     known = {path: names for path, names in files.items() if names is not None}
-    optional = tuple(n for path, names in members.items() if path not in inputs.whole for n in names or ())
+    optional = {path: names for path, names in members.items() if names and path not in inputs.whole}
     every = together(known[path] for path in members if path in known)
     return LinkSymbols(together(objects.values()), every, unread[0] if unread else "", known, optional)
 

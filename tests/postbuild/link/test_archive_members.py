@@ -131,13 +131,16 @@ def parts(**given: tuple[str, str]) -> list[Linkable]:
 
 
 def test_what_is_pulled() -> None:
-    chain = parts(a=("a", "b c"), b=("b", ""), c=("c d", "a"), spare=("e", "a"))
+    chain = [parts(a=("a", "b c"), b=("b", ""), c=("c d", "a"), spare=("e", "a"))]
     assert pulled(chain, {"a"}, set()) == {"a", "b", "c"}
     assert pulled(chain, {"a"}, {"b"}) == {"a", "c"}
     assert pulled(chain, {"a"}, {"a"}) == set()
     assert pulled(chain, {"e"}, set()) == {"a", "b", "c", "spare"}
-    rivals = parts(one=("f g", ""), two=("f", ""), three=("g h", ""))
+    rivals = [parts(one=("f g", ""), two=("f", ""), three=("g h", ""))]
     assert pulled(rivals, {"f", "h"}, set()) <= {"one", "three"}
+    in_order = [parts(early=("f", "")), parts(g=("g", "f h"), f=("f", "")), parts(h=("h", "f early"))]
+    assert pulled(in_order, {"g"}, set()) == {"g", "f", "h"}
+    assert pulled([[part for each in in_order for part in each]], {"g"}, set()) == {"g", "early", "h"}
 
 
 def test_a_source_that_the_link_compiles_is_read_as_an_object(lazyck: Lazyck, tmp_path: Path) -> None:
@@ -222,3 +225,38 @@ def test_the_runtime_s_own_calls_bring_in_no_member(lazyck: Lazyck, tmp_path: Pa
     assert "_Znwm" not in elf.read_shared(tmp_path / "libx.so").defined
     code = "import ctypes; print(ctypes.CDLL('./libx.so').f(3))"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout == "4\n"
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
+@pytest.mark.parametrize("dropping", ["", "-Wl,--as-needed", "-Wl,--no-as-needed"])
+def test_archives_and_libraries_are_scanned_as_the_linker_does(
+    lazyck: Lazyck, tmp_path: Path, linker: str, dropping: str
+) -> None:
+    """`early` is scanned before anything wants `g`, and so is the library, which has `h`."""
+    files = {
+        "run.c": "int f(int); int run(int x) { return f(x); }\n",
+        "h.c": "int h(int x) { return x + 30; }\nint other;\n",
+        "blob/early.c": "int g(int x) { return x + 1000; }\n",
+        "blob/f.c": "int g(int); int h(int); int f(int x) { return g(x) + h(x); }\n",
+        "blob/g.c": "int g(int x) { return x + 2000; }\n",
+        "blob/last.c": "int h(int x) { return x + 40; }\n",
+    }
+    script = "set -e\nfor f in *.c blob/*.c; do cc -fPIC -c $f -o $(basename $f .c).o; done\n"
+    script += "cc -shared h.o -o libh.so\nar rcs liba.a early.o\nar rcs libb.a f.o g.o\nar rcs libc.a last.o\n"
+    script += f"cc -fuse-ld={linker} -shared run.o {dropping} liba.a ./libh.so libb.a libc.a -o libx.so -Wl,-rpath,.\n"
+    code = "import ctypes; print(ctypes.CDLL('./libx.so').run(1))"
+    found = {}
+    for way in ("ahead", "lazy"):
+        (tmp_path / way / "blob").mkdir(parents=True)
+        for name, text in files.items():
+            (tmp_path / way / name).write_text(text)
+        words = ["sh", "-c", script]
+        if way == "lazy":
+            done = lazyck("build", "full", "--toolchain", "host", "--", *words, cwd=tmp_path / way)
+        else:
+            done = subprocess.run(words, cwd=tmp_path / way, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / way, capture_output=True, text=True)
+        exported = elf.read_shared(tmp_path / way / "libx.so").defined
+        found[way] = (ran.stdout, {name for name in exported if len(name) == 1})
+    assert found["lazy"] == found["ahead"]

@@ -242,7 +242,7 @@ def test_an_object_s_definitions_count_and_an_archive_s_only_if_it_is_taken(buil
     assert found.members.strong == {"n"}
     assert "of_m" in found.members.undefined
     assert {Path(path).name for path in found.files} == {"a.o", "libparts.a", "libthin.a"}
-    assert [n.defined for n in found.optional] == [{"m"}, {"n"}]
+    assert [n.defined for names in found.optional.values() for n in names] == [{"m"}, {"n"}]
     assert found.unread == ""
 
 
