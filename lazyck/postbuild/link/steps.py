@@ -23,6 +23,7 @@ from lazyck.postbuild.link.observe import observe
 from lazyck.postbuild.link.stubs import render_deferred, render_note, render_stubs
 from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.objects import cudart, elf, stand_in, symbols
+from lazyck.postbuild.objects.inputs import standard_libraries
 from lazyck.postbuild.objects.reveal import is_header_state, plain_name
 from lazyck.postbuild.probe.group import Group, Probed
 from lazyck.postbuild.probe.probe import groups_of
@@ -276,14 +277,17 @@ def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
 def link_once(
     context: LinkContext, plan: Plan, settled: Settled, wrapped: Sequence[str], members: frozenset[str]
 ) -> Linked:
-    """Link the library. Archives define the symbols `members`."""
+    """Link the library. Archives define the symbols `members`.
+
+    The runtime's calls of these bring in nothing where a shared library of the system is sure to
+    have them, as the linked file's needs say.
+    """
     link, options, directory = context.link, context.options, context.directory
     has_runtime = bool(settled.lazy or settled.units)
     runtime = runtime_source() if has_runtime else None
     objects = relink.runtime_objects(directory, context.compiler, runtime, context.env) if runtime else []
-    # To the linker, a static C++ library is an archive like any other: weak calls bring in nothing.
-    is_shared = not any(item.name.startswith("-static") for item in context.inputs.items)
-    called = (elf.read_object(path).undefined for path in objects if is_shared)
+    called = members.intersection(frozenset().union(*(elf.read_object(path).undefined for path in objects)))
+    system = [elf.read_dependency(p) for p in standard_libraries(link.call.argv[: link.call.prefix]) if called]
     eager: dict[int, list[str]] = {}
     for made in settled.compiled:
         eager.setdefault(context.inputs.brought[made.blob], []).append(made.object.name)
@@ -300,9 +304,16 @@ def link_once(
         runtime_compiler=context.compiler,
         env=link.call.env,
         response=by_name(link.call.toolchain).response,
-        not_for_runtime=tuple(sorted(members.intersection(frozenset().union(*called)))),
+        not_for_runtime=tuple(sorted(called.intersection(chain(*(library.defined for library in system))))),
         keeps_root=bool(options.root),
         beside=options.beside,
     )
     more = [item for item in context.inputs.linker if item.writes]
-    return Linked(plan, st, relink.relink(st, directory, objects, context.env, originals, more))
+    said = relink.relink(st, directory, objects, context.env, originals, more)
+    if st.not_for_runtime:
+        needed = elf.read_shared(directory / st.file_name).needed
+        sure = frozenset(chain(*(library.defined for library in system if library.soname in needed)))
+        if not sure.issuperset(st.not_for_runtime):
+            st = replace(st, not_for_runtime=tuple(sorted(sure.intersection(st.not_for_runtime))))
+            said = relink.relink(st, directory, objects, context.env, originals, more)
+    return Linked(plan, st, said)

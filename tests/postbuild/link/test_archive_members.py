@@ -260,3 +260,27 @@ def test_archives_and_libraries_are_scanned_as_the_linker_does(
         exported = elf.read_shared(tmp_path / way / "libx.so").defined
         found[way] = (ran.stdout, {name for name in exported if len(name) == 1})
     assert found["lazy"] == found["ahead"]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "c++ -shared f.o -o libx.so -lc",
+        "at() { c++ -print-file-name=$1; }; c++ -shared -nostdlib $(at crti.o) $(at crtbeginS.o) f.o -o libx.so "
+        "-lstdc++ -lm -lc -lgcc_s $(at crtendS.o) $(at crtn.o)",
+        "cc -shared f.o -o libx.so -l:libstdc++.a",
+        "cc -shared f.o -o libx.so -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic",
+        "c++ -shared f.o -o libx.so -static-libstdc++ -static-libgcc",
+    ],
+)
+def test_the_runtime_finds_all_that_it_calls_where_a_link_names_the_system_s_archives(
+    lazyck: Lazyck, tmp_path: Path, link: str
+) -> None:
+    (tmp_path / "blob").mkdir()
+    (tmp_path / "blob" / "f.cpp").write_text('extern "C" int f(int x) { return x + 1; }\n')
+    script = f"set -e\nc++ -fPIC -c blob/f.cpp -o f.o\n{link}\n"
+    done = lazyck("build", "full", "--toolchain", "host", "--", "sh", "-c", script, cwd=tmp_path)
+    assert done.returncode == 0 and "1 lazy" in done.stderr, done.stderr
+    code = "import ctypes; print(ctypes.CDLL('./libx.so').f(3))"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.stdout == "4\n", ran
