@@ -341,27 +341,28 @@ def test_a_function_with_arguments_that_the_first_call_does_not_keep_is_eager(tm
 
 
 STARTS = {
-    "call": ("void reg(const char *); struct R { R(const char *n) { reg(n); } }; static R r{__FILE__};", "reg"),
-    "end": ("void reg(); struct R { int x; ~R() { reg(); } }; static R r;", "reg"),
-    "attribute": ("void reg(); static __attribute__((constructor)) void start() { reg(); }", "reg"),
-    "bracketed": ("void reg(); [[gnu::constructor]] static void start() { reg(); }", "reg"),
-    "deep": ("void reg(); inline int f(int n) { if (n) reg(); return n; } static int r = f(2) + 1;", "reg"),
-    "counted": ("inline int f() { static int n; return ++n; } static int mine = f();", "f()::n"),
+    "call": ("void reg(const char *); struct R { R(const char *n) { reg(n); } }; static R r(__FILE__);", "R::R"),
+    "end": ("void reg(); struct R { int x; ~R() { reg(); } }; static R r;", "R::~R"),
+    "attribute": ("void reg(); static __attribute__((constructor)) void start() { reg(); }", "start()"),
+    "bracketed": ("void reg(); [[gnu::constructor]] static void start() { reg(); }", "start()"),
+    "counted": ("inline int f() { static int n; return ++n; } static int mine = f();", "f()"),
     "changed": ("inline int total; static int mine = ++total;", "total"),
+    "registered": (
+        "#include <vector>\ninline std::vector<int> all; static bool mine = (all.push_back(1), true);",
+        "all",
+    ),
     "read": ("extern int level; static int &mine = level; static int now = ++mine;", "level"),
-    "printed": ('#include <iostream>\nstruct R { R() { std::cerr << "made"; } }; static R r;', "std::cerr"),
+    "printed": ('#include <iostream>\nstruct R { R() { std::cerr << "made"; } }; static R r;', "R::R"),
     "timed": ("#include <ctime>\nstatic std::time_t begun = std::time(nullptr);", "time"),
-    "taken": ("void reg(); struct R { R(void (*f)()) { f(); } }; static R r(reg);", "reg"),
+    "table": (
+        "struct R { R(int (**f)()) { f[0](); } }; int f(); static int (*t[])() = {f}; static R r(t);",
+        "R::R",
+    ),
+    "made of its own": ("#include <vector>\nstruct R { R(); ~R(); };\nstatic std::vector<R> all(3);", "vector<R"),
+    "section": ('__asm__(".pushsection .init,\\"ax\\"\\n nop\\n.popsection");', ".init"),
     "streams": ("#include <iostream>", ""),
     "text": ('#include <string>\nstatic const std::string name = "a long name of more than a few letters";', ""),
-    "of_all": ('#include <string>\ninline const std::string name = "a long name of more than a few letters";', ""),
-    "table": ('#include <map>\n#include <string>\nstatic std::map<std::string, int> table{{"a", 1}, {"b", 2}};', ""),
-    "computed": ("inline int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } static int five = f(5);", ""),
-    "kept": ("#include <vector>\ninline std::vector<int> kept{1, 2}; static std::vector<int> mine(4, 1);", ""),
-    "virtual": (
-        "struct Base { virtual ~Base() {} virtual int f() { return 1; } }; static Base one, *two = new Base;",
-        "",
-    ),
+    "vector": ("#include <vector>\nstatic std::vector<int> mine(4, 1);", ""),
 }
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from lazyck.postbuild.cxx.lexer import declarator, top_level, without_attributes
 from lazyck.postbuild.cxx.mangled import template_of
 
-_EXPLICIT = re.compile(r"template(?<![\w:.>]template)\b(?!\s*<)([^;{}]*);")
+_EXPLICIT = re.compile(r"template(?<![\w:.>]template)\b(?!\s*<)([^;]*);")
+_OPERATOR = re.compile(r"\boperator\b")
 _OF_CLASS = re.compile(r"\s*(?:class|struct|union)\b")
 _BEFORE_ARGUMENTS = re.compile(r"([A-Za-z_]\w*)\s*<")
 
@@ -19,24 +20,30 @@ class Instances:
 
     templates: frozenset[str] = frozenset()
     with_data: frozenset[str] = frozenset()
+    has_operators: bool = False  # some are operators or conversions, whose mangled names are not followed
 
     def holds(self, symbol: str) -> bool:
         """Return whether a mangled name may be that of a function that the text instantiates."""
-        return bool(self.templates) and template_of(symbol).removeprefix("__device_stub__") in self.templates
+        name = template_of(symbol).removeprefix("__device_stub__") if self.templates or self.has_operators else ""
+        return name in self.templates or (self.has_operators and not name and "I" in symbol)
 
     def holds_data(self, symbol: str) -> bool:
         """Return whether a mangled name may be that of a variable or vtable of an instance."""
         return bool(self.with_data) and template_of(symbol) in self.with_data
 
     def __or__(self, other: "Instances") -> "Instances":
-        return Instances(self.templates | other.templates, self.with_data | other.with_data)
+        has_operators = self.has_operators or other.has_operators
+        return Instances(self.templates | other.templates, self.with_data | other.with_data, has_operators)
 
 
 def instances(text: str, *, are_declared: bool = False) -> Instances:
     """Return what `text`, without macros, instantiates, or what it only declares (`extern`)."""
-    found = list(map(_name, _explicit(text, are_declared=are_declared)))
+    declarations = list(_explicit(text, are_declared=are_declared))
+    found = list(map(_name, declarations))
+    has_operators = any(map(_OPERATOR.search, declarations))
     named = frozenset(name for name, _ in found if name)
-    return Instances(named, named & frozenset(name for name, is_function in found if not is_function))
+    with_data = named & frozenset(name for name, is_function in found if not is_function)
+    return Instances(named, with_data, has_operators)
 
 
 def count(text: str) -> int:

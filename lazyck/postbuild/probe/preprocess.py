@@ -313,6 +313,9 @@ def is_odd(text: str) -> bool:
 _SECTION = re.compile(
     r"""\b(?:__)?section(?:__)?\s*\(\s*"([A-Za-z_]\w*)"|\.(?:push)?section[ \t]+(?:\\")?([A-Za-z_]\w*)"""
 )
+_START_SECTION = re.compile(
+    r'(?:\bsection(?:__)?\s*\(\s*"|\.(?:push)?section[ \t]+(?:\\")?)(\.(?:(?:pre)?init|fini|[cd]tors)\w*)'
+)
 # What a linker defines once for each library.
 _BOUNDS = re.compile(
     r"\b(?:__(?:start|stop)_[A-Za-z_]\w*|__ehdr_start|__executable_start|__dso_handle|_DYNAMIC|_GLOBAL_OFFSET_TABLE_"
@@ -342,6 +345,8 @@ def what_binds(text: str, *, takes_late_managed: bool) -> Reason | None:
         return Reason(ReasonKind.MANAGED)
     if always := what_always_binds(text):
         return always[0]
+    if "section" in text and (m := _START_SECTION.search(text)):
+        return Reason(ReasonKind.INITIALIZER, m[1])
     if "section" in text and (m := _SECTION.search(text)):
         return Reason(ReasonKind.SECTION, f"{m[1] or m[2]}, by way of __start_{m[1] or m[2]}")
     if m := _BOUNDS.search(text):
@@ -359,6 +364,9 @@ def what_always_binds(text: str) -> list[Reason]:
     """Return the reasons, one for each place in a preprocessed text, why every blob that reads it
     must be compiled eagerly, also if the place is in a header."""
     found = [Reason(ReasonKind.AT_START, m[1]) for m in _AT_START.finditer(text)] if "tls_model" in text else []
+    # A function of a header may have it in its body, which the probe leaves out.
+    sections = (m[2] for m in _SECTION.finditer(text) if m[2]) if "pushsection" in text else ()
+    found += [Reason(ReasonKind.SECTION, f"{name}, by way of __start_{name}") for name in sections]
     return found + [Reason(ReasonKind.ASSEMBLER_FILES)] * (len(_READING.findall(text)) if ".inc" in text else 0)
 
 

@@ -285,7 +285,7 @@ def read_back(
             else:  # only their own objects tell which of them has the first virtual function
                 shared_out[b] = f"may define the vtable of {vtables.class_of(vtable)}"
     besides = (s for s in table if s.binding != "LOCAL" and s.section and s.section not in places)
-    strays = (s for s in besides if s.binding == "GLOBAL" or shared.holds(s.name))
+    strays = (s for s in besides if s.section not in image.merged_sections or shared.holds(s.name))
     apart = re.compile(f"_ZT|{TOOLCHAIN_DATA.pattern}")  # of classes, and the toolchain's
     of_kernels = {*known.handles, *known.handles.values()}
     stray = next((s.name for s in strays if s.name not in of_kernels and not apart.match(s.name)), "")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from string import digits
 
 from lazyck import abi
 from lazyck.machines import MACHINES
@@ -28,22 +27,24 @@ HARMLESS = re.compile(
     r"_ZNSt8ios_base4Init[CD][12]Ev|_ZStL8__ioinit|__cxa_atexit|atexit|__dso_handle|\.L|_GLOBAL_OFFSET_TABLE_|"
     r"__device_stub__|" + "|".join(gpu.own_code for gpu in GPU_RUNTIMES)
 )
-# Start-up code of a header may refer to these elsewhere, since they do the same whenever it runs.
-PURE = re.compile(
-    r"mem(?:cpy|move|set|cmp|chr)|str(?:len|n?cmp|n?cpy|r?chr)|malloc|calloc|realloc|free|abort|"
-    r"(?:sqrt|cbrt|exp[2m]?1?|log(?:2|10|1p)?|pow|sin|cos|tan|floor|ceil|round|trunc|fabs|fmod|hypot)[fl]?|"
-    r"__cxa_\w+|__gxx_personality_\w+|_Unwind_\w+|__stack_chk_fail|__tls_get_addr|_GLOBAL_OFFSET_TABLE_|"
-    r"_ZT[VITS]\w+|_Z(?:n[wa]|d[la])[mP]\w*|_ZSt9terminatev|_ZSt\d+__throw_\w+|_ZSt11_Hash_bytes\w+|"
-    r"_ZNK?S[as]\w+|_ZNK?St(?:3__1|7__cxx11)12basic_string\w+|_ZNK?St\d+\w*(?:error|exception)[CD]\w+|"
-    r"_ZN?K?St(?:\d+_Rb_tree_|8__detail\d+_(?:List|Prime))\w+"
+# Start-up code of a header may call these of the C and C++ runtime: nobody can tell when it does.
+_PURE = re.compile(
+    r"mem(?:cpy|move|set)|strlen|__cxa_begin_catch|__gxx_personality_\w+|_Unwind_Resume|__stack_chk_fail|"
+    r"_ZSt9terminatev|_ZSt\d+__throw_l\w+_errorPKc|_Z(?:n[wa]|d[la])[mP]\w*"
 )
-_GUARD = re.compile(r"_ZGV(?!Z)")  # of an inline variable, not of a variable of an inline function
+# It may make and unmake what consists of these.
+_VALUES = frozenset({"__cxx11", "cxx11", "basic_string", "char_traits", "allocator", "initializer_list", "vector"})
+_MAKING = re.compile(r"_ZNS\w*[CD]\d\w*E\w*")
+_NUMBERED = re.compile(r"S[0-9A-Z]*_|[CD]\d|(\d+)")  # in a mangled name: the last is the length of a name
+# The linker defines bounds of sections with such names.
+_WHOLE = re.compile(r"[A-Za-z_]\w*")
+_OF_TOOLCHAINS = re.compile(r"__nv|__CUDA|__CLANG|__hip|\w*offloading_entries|__patchable|__llvm|__sancov|asan_|__xray")
 # nvcc 12 makes kernels of unnamed namespaces global, with a digest of the file's name in theirs.
 _UNNAMED = re.compile(r"\d_GLOBAL__N_")
 _REFUSED = {gpu.registering_as(abi.REGISTER_MANAGED) for gpu in GPU_RUNTIMES if not gpu.takes_late_managed}
 _NO_INSTANCES = Instances()
 _UNDEFINED, _RESERVED = 0, 0xFF00
-_SHF_WRITE = 1
+_SHF_WRITE, _SHF_ALLOC = 1, 2
 
 
 def defines(data: Sequence[str]) -> Reason:
@@ -105,12 +106,12 @@ def judge(
     data += vtables.with_key_functions(image, table)
     if data:
         return Answer(eager=defines(data))
-    called, variables = start_up(image, table, of_headers=not own_initializers)
-    if called and own_initializers:
+    if not own_initializers and (reason := of_headers(image, table)):
+        return Answer(eager=reason)
+    called, variables = start_up(image, table, of_headers=False) if own_initializers else ([], [])
+    if called:
         shown = demangle.readable_lines((suspects or variables or called)[:3])
         return Answer(eager=Reason(ReasonKind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
-    if called:
-        return Answer(eager=starts(called))
     return Answer(
         tuple(symbols),
         tuple(unreachable),
@@ -124,9 +125,26 @@ def judge(
     )
 
 
-def starts(called: Sequence[str]) -> Reason:
-    """Return why a blob is eager of which a header's start-up code calls or changes `called`."""
-    return Reason(ReasonKind.INITIALIZER, f"{', '.join(demangle.readable_lines(called[:3]))}, by a header")
+def of_headers(image: ElfImage, table: list[Symbol]) -> Reason | None:
+    """Return why a blob is eager whose headers put into the object what only holds in its own
+    library."""
+    called, _ = start_up(image, table, of_headers=True)
+    if called:
+        return Reason(ReasonKind.INITIALIZER, f"{', '.join(demangle.readable_lines(called[:3]))}, by a header")
+    allocated = (s.name for s in image.sections if s.flags & _SHF_ALLOC and s.size)
+    whole = next((name for name in allocated if _WHOLE.fullmatch(name) and not _OF_TOOLCHAINS.match(name)), "")
+    return Reason(ReasonKind.SECTION, f"{whole}, by way of __start_{whole}, by a header") if whole else None
+
+
+def _makes_values(symbol: str) -> bool:
+    """Return whether a mangled name is that of a constructor or destructor of strings, containers,
+    and what they consist of."""
+    at = 0
+    while m := _NUMBERED.search(symbol, at):
+        at = m.end() + int(m[1] or 0)
+        if m[1] and symbol[m.end() : at] not in _VALUES:
+            return False
+    return _MAKING.fullmatch(symbol) is not None
 
 
 def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
@@ -144,9 +162,8 @@ def start_up(image: ElfImage, table: list[Symbol], *, of_headers: bool) -> tuple
     """Return the names that the object's start-up and tear-down code refers to, apart from what
     every object's does, and the object's own variables among these, which this code is about.
 
-    If all that code is `of_headers`, only names count by which others could tell when it runs: what
-    it and the functions that it uses call elsewhere, and the variables of other files that they
-    may change.
+    If all that code is `of_headers`, it may also make constants, strings and containers that no
+    other file has: nobody can tell when that happens.
     """
     machine = MACHINES[image.machine]
     functions: dict[int, list[Symbol]] = {}
@@ -170,16 +187,17 @@ def start_up(image: ElfImage, table: list[Symbol], *, of_headers: bool) -> tuple
         own = (s for s in table if s.section == section and s.type in ("OBJECT", "TLS") and s.binding == "LOCAL")
         return next((s.name for s in own if s.value <= offset < s.value + s.size), "")
 
-    guards = [s.name for s in table if _GUARD.match(s.name)]
-    guarded = {f"_Z{name[4:]}" for name in guards} | {name[4:].lstrip(digits) for name in guards}
+    def leads_on(section: int, low: int, high: int) -> bool:
+        """Return whether data has addresses of what is no data itself."""
+        return any(s.type not in ("OBJECT", "TLS") for s, _ in targets(section, low, high))
 
     def is_harmless(s: Symbol) -> bool:
         if HARMLESS.match(s.name) or not of_headers:
             return HARMLESS.match(s.name) is not None
-        if s.section == _UNDEFINED or s.name.startswith("_ZT"):
-            return PURE.fullmatch(s.name) is not None
-        is_constant = s.section < len(image.sections) and not image.sections[s.section].flags & _SHF_WRITE
-        return is_constant or s.name in guarded or _GUARD.match(s.name) is not None
+        if s.type in ("OBJECT", "TLS") and s.section not in (_UNDEFINED,) and s.section < len(image.sections):
+            is_changed = s.binding != "LOCAL" and image.sections[s.section].flags & _SHF_WRITE
+            return not is_changed and not leads_on(s.section, s.value, s.value + s.size)
+        return _PURE.fullmatch(s.name) is not None or _makes_values(s.name)
 
     found: dict[str, None] = {}
     variables: dict[str, None] = {}
@@ -187,6 +205,8 @@ def start_up(image: ElfImage, table: list[Symbol], *, of_headers: bool) -> tuple
     for i, section in enumerate(image.sections):
         if re.match(r"\.(init_array|fini_array|ctors|dtors|preinit_array)\b", section.name):
             todo += targets(i, 0, section.size)
+        elif section.name in (".init", ".fini") and section.size:
+            found[section.name] = None
     seen: set[tuple[int, int]] = set()
     todo += [(f, 0) for f in table if f.type == "FUNC" and f.section != _UNDEFINED and START_UP.match(f.name)]
     while todo:
@@ -199,13 +219,14 @@ def start_up(image: ElfImage, table: list[Symbol], *, of_headers: bool) -> tuple
                 variables[variable_at(target.section, behind)] = None
                 continue
             where = inside
-        is_function = where.type == "FUNC" and where.section != _UNDEFINED
-        if is_function and ((of_headers and not HARMLESS.match(where.name)) or START_UP.match(where.name)):
+        if where.type == "FUNC" and where.section != _UNDEFINED and START_UP.match(where.name):
             if (where.section, where.value) not in seen:
                 seen.add((where.section, where.value))
                 todo += targets(where.section, where.value, where.value + where.size) + local_calls(where)
-        elif where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL":
-            variables[where.name] = None
-        elif not is_harmless(where):
-            found[where.name] = None
+        else:
+            is_own = where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL"
+            if is_own:
+                variables[where.name] = None
+            if not (is_own and not of_headers) and not is_harmless(where):
+                found[where.name] = None
     return list(found), [v for v in variables if v and not HARMLESS.match(v)]

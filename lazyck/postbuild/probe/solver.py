@@ -61,11 +61,8 @@ class Solver:
         result = group.run(how.argv) if how else group.compile(source, output, group.all_errors)
         if result.status == 0:
             image = open_image(output)
-            called, _ = real_object.start_up(image, image.symbols(), of_headers=how is None)
-            if how and not all(map(real_object.PURE.fullmatch, called)):  # only bodies tell what it does
-                return [replace(attempt, by_text=False)]
-            if called and how is None:
-                self.found |= dict.fromkeys(blobs, Answer(eager=real_object.starts(called)))
+            if reason := real_object.of_headers(image, image.symbols()):
+                self.found |= dict.fromkeys(blobs, Answer(eager=reason))
                 return []
             for b, found in probe_unit.read_back(image, unit, self._shared, how).items():
                 if isinstance(found, str):
