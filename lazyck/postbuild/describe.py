@@ -264,7 +264,8 @@ class Recipes:
             closed = {**path, "HOME": "/", **dict(chain[0].env), **searched}
             steps = toolchain.steps(blob, called_in)
             self.steps[chain[0]] = steps or ()
-            if steps is None or steps != toolchain.steps(blob, closed):
+            is_known = steps is not None and steps == toolchain.steps(blob, closed)
+            if not is_known or toolchain.starts_otherwise(blob, called_in, closed):
                 self.unlike[chain[0]] = blob.call.argv[blob.call.prefix - 1]
             found = ((p, proc.find_program(p, called_in)) for p in programs if "/" not in p)
             if other := next((where for p, where in found if where != proc.find_program(p, path)), ""):

@@ -297,6 +297,11 @@ class Toolchain(ABC):
         tell."""
         return ()
 
+    def starts_otherwise(self, cmd: CompileCommand, env: Mapping[str, str], closed: Mapping[str, str]) -> bool:
+        """Return whether the compiler of `cmd`, a script, may start other commands at a first call,
+        which has the environment `closed`, another directory, and files of other names."""
+        return False
+
     def takes_static_runtime(self, link: LinkCommand) -> bool:
         """Return whether `link` puts a static GPU runtime into the library, which its blobs must
         then use (see cudart.py)."""

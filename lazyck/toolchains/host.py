@@ -1,14 +1,16 @@
 """Describe the host's C and C++ compilers: gcc and clang, under any name on PATH."""
 
+import os
 import platform
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
-from lazyck import abi
+from lazyck import abi, proc
 from lazyck.errors import ToolchainError
 from lazyck.toolchains import answers, host_text, listed, llvm, lookup
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for, target, unknown_ones
@@ -26,6 +28,28 @@ _TRIAL = """#include <filesystem>
 std::once_flag once;
 bool exists(std::string_view path) { std::call_once(once, [] {}); return std::filesystem::exists(path); }
 """
+
+
+# What decides no commands, but how they are shown or what they write.
+_QUIET = {"LC_ALL": "C", "TMPDIR": "/tmp", "SOURCE_DATE_EPOCH": "0"}
+
+
+def _commands(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the words of the commands in what a driver says, without those for temporary files,
+    directories of libraries and the present directory."""
+    for word in chain.from_iterable(shlex.split(line) for line in lines if line.startswith(" ")):
+        if not word.startswith("-L"):
+            yield _TEMPORARY.sub("", word.partition("-compilation-dir=")[0])
+
+
+def _told(words: Sequence[str], env: Mapping[str, str], cwd: str, source: str, output: str) -> list[str]:
+    """Return what a compiler says it would start to compile `source` in the directory `cwd`,
+    without the places and names of the files, or nothing if it fails."""
+    shown = proc.run([*words, source, "-o", output], cwd=cwd, env={**env, **_QUIET})
+    said = list(_commands(shown.stderr.splitlines())) if shown.status == 0 else []
+    names = {source, output, os.path.basename(source), Path(source).stem}
+    dumps = {i + k for i, word in enumerate(said) if word == "-dumpdir" for k in (0, 1)}
+    return [word for i, word in enumerate(said) if word not in names and i not in dumps]
 
 
 class HostToolchain(GnuToolchain):
@@ -86,11 +110,19 @@ class HostToolchain(GnuToolchain):
         is_script = not lookup.is_binary(cmd.call.argv[cmd.call.prefix - 1])
         if not is_script and not any(name in self.search_env for name, _ in self.base_env(cmd)):
             return ()
-        quiet = {**env, "LC_ALL": "C", "TMPDIR": "/tmp"}
-        lines = driver_says(self._asked(cmd), self._language(cmd), tuple(sorted(quiet.items())))
-        words = chain.from_iterable(shlex.split(line) for line in lines if line.startswith(" "))
-        # Directories for libraries change no code, and temporary files have other names each time.
-        return tuple(_TEMPORARY.sub("", w) for w in words if not w.startswith("-L")) or None
+        lines = driver_says(self._asked(cmd), self._language(cmd), tuple(sorted({**env, **_QUIET}.items())))
+        return tuple(_commands(lines)) or None
+
+    def starts_otherwise(self, cmd: CompileCommand, env: Mapping[str, str], closed: Mapping[str, str]) -> bool:
+        if lookup.is_binary(cmd.call.argv[cmd.call.prefix - 1]):
+            return False
+        words = [*self.base_words(cmd), "-###", "-c"]
+        with tempfile.TemporaryDirectory() as place:
+            other = Path(place, f"other{os.path.splitext(cmd.source)[1]}")
+            other.touch()
+            spelled = [next((w for w in cmd.call.argv if cmd.call.path(w) == p), p) for p in (cmd.source, cmd.output)]
+            built = _told(words, env, cmd.call.cwd, *spelled)
+            return not built or built != _told(words, closed, place, str(other), f"{place}/other.o")
 
     def find(self, env: Mapping[str, str]) -> Found | None:
         words = lookup.compiler_of("CXX", env, self.tools[:3])

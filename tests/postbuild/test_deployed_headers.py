@@ -287,7 +287,15 @@ def test_a_blob_whose_compiler_needs_what_a_first_call_could_not_read_is_eager(t
     assert call(tree.deploy(), "a", "b") == {"a": 8, "b": 9}
 
 
-@pytest.mark.parametrize("what", ["script", "mute script", "specs"])
+SCRIPTS = {
+    "script": 'exec REAL $OWN_FLAGS "$@"\n',
+    "mute script": 'case "$*" in *"-###"*) exit 1;; esac\nexec REAL $OWN_FLAGS "$@"\n',
+    "script for compiles": 'case " $* " in *" -c "*) exec REAL $OWN_FLAGS "$@";; esac\nexec REAL "$@"\n',
+    "script for a directory": 'if [ -d blob ]; then exec REAL -DN=8 "$@"; fi\nexec REAL "$@"\n',
+}
+
+
+@pytest.mark.parametrize("what", [*SCRIPTS, "specs"])
 def test_a_blob_whose_compiler_takes_more_from_the_environment_than_a_first_call_is_eager(
     tree: Tree, what: str
 ) -> None:
@@ -298,8 +306,7 @@ def test_a_blob_whose_compiler_takes_more_from_the_environment_than_a_first_call
     place.mkdir(parents=True)
     (place / "specs").write_text("*cpp_unique_options:\n+ -DN=8\n\n")
     wrapper = tools / "cc"  # not c++, which compiles lazyck's runtime
-    answer = "" if what == "script" else 'case "$*" in *"-###"*) exit 1;; esac\n'
-    wrapper.write_text(f'#!/bin/sh\n{answer}exec {real} $OWN_FLAGS "$@"\n')
+    wrapper.write_text("#!/bin/sh\n" + SCRIPTS.get(what, SCRIPTS["script"]).replace("REAL", str(real)))
     wrapper.chmod(0o755)
     compiler = Path(shutil.which("cc") or "") if what == "specs" else wrapper
     if what != "specs":
@@ -329,11 +336,12 @@ def test_a_blob_whose_compiler_found_a_program_on_the_build_s_own_path_is_eager(
     assert call(tree.deploy(), "a", "b") == {"a": 8, "b": 1}
 
 
-def test_a_compiler_s_script_that_needs_no_variable_is_part_of_the_key(tree: Tree) -> None:
+@pytest.mark.parametrize("real", ["cc", "clang-19"])
+def test_a_compiler_s_script_that_needs_no_variable_is_part_of_the_key(tree: Tree, real: str) -> None:
     tree.write("blob/a.c", "int a(void) { return N; }\n")
     wrapper = tree.dir.parent / "tools" / "cc"
     wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\n. {wrapper.parent}/flags\nexec {shutil.which("cc")} $flags "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\n. {wrapper.parent}/flags\nexec {shutil.which(real)} $flags "$@"\n')
     wrapper.chmod(0o755)
     for n in (3, 4):
         (wrapper.parent / "flags").write_text(f"flags=-DN={n}\n")
