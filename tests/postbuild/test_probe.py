@@ -800,6 +800,12 @@ def test_what_a_header_defines_is_the_blob_s_at_any_depth(any_bench: Bench) -> N
     texts |= {"wrap.h": '#pragma once\n#include "data.h"\n', "data.h": "#pragma once\nint data = 1;\n"}
     instances = "template struct Box<int>;\ntemplate int twice<int>(int);\n"
     texts |= {
+        "weak.h": "#pragma once\n__attribute__((weak)) int hook(int x) { return x; }\n",
+        "operators.h": "#pragma once\ntemplate <class T> struct A { T x; };\n"
+        "template <class T> bool operator==(A<T>, A<T>) { return true; }\n"
+        "template bool operator==(A<int>, A<int>);\n",
+    }
+    texts |= {
         "more.h": '#pragma once\n#include "instances.h"\n',
         "instances.h": "#pragma once\ntemplate <class T> T twice(T x) { return x + x; }\n"
         f"template <class T> struct Box {{ T get() {{ return T(); }} }};\n{instances}",
@@ -810,9 +816,13 @@ def test_what_a_header_defines_is_the_blob_s_at_any_depth(any_bench: Bench) -> N
         function='#include "outer.h"\nint a() { return inner(); }\n',
         data='#include "wrap.h"\nint b() { return data; }\n',
         instances='#include "more.h"\nint d() { return 1; }\n',
+        weak='#include "weak.h"\nint e() { return 1; }\n',
+        operators='#include "operators.h"\nint g() { return 1; }\n',
         plain="int c() { return 1; }\n",
     )
     found = by_stem(result)
+    assert set(found["weak"].symbols) == {"_Z1ev", "_Z4hooki"}
+    assert set(found["operators"].symbols) == {"_Z1gv", "_ZeqIiEb1AIT_ES2_"}
     assert set(found["instances"].symbols) == {"_Z1dv", "_Z5twiceIiET_S0_", "_ZN3BoxIiE3getEv"}
     assert found["instances"].merged == {"_Z5twiceIiET_S0_", "_ZN3BoxIiE3getEv"}
     assert set(found["function"].symbols) == {"_Z1av", "_Z5innerv"}

@@ -268,9 +268,17 @@ def test_a_blob_whose_code_is_about_its_own_library_is_eager(bench: Bench) -> No
         "counted": 'static int e __attribute__((section("registry"))) = __COUNTER__;\nint f() { return e; }',
         "pushed": 'void p() { asm(".pushsection registry,\\"aw\\"\\n.long 1\\n.popsection"); }',
         "origin": 'void* o() { return dlopen("$ORIGIN/plug.so", RTLD_NOW); }',
+        "starts": 'static void s() {}\nvoid (*const start)() __attribute__((section(".init_array"))) = s; void i() {}',
         "fine": 'void* g() { return dlsym(RTLD_DEFAULT, "malloc"); }\n'
         '__attribute__((section(".text.hot"))) int h();\nint h() { return 1; }',
     }
+    headers = {
+        "set.h": 'static const int entry __attribute__((used, section("set"))) = 3;\n',
+        "asm.h": 'static inline void s() { asm(".pushsection set,\\"a\\"\\n.long 1\\n.popsection"); }\n',
+    }
+    for name, text in headers.items():
+        (bench.at / name).write_text("#pragma once\n" + text)
+        texts[f"header_{name[:-2]}"] = f'#include "{name}"\nint q_{name[:-2]}() {{ return 1; }}'
     result = bench.probe_all({n: lead + text + "\n" for n, text in texts.items()})
     assert set(by_stem(result)) == {"fine"}
     assert reasons(result) == {
@@ -281,6 +289,9 @@ def test_a_blob_whose_code_is_about_its_own_library_is_eager(bench: Bench) -> No
         "pushed": "puts something into a section that is read as a whole: registry, by way of __start_registry",
         "origin": "asks in which file code is (dladdr, $ORIGIN), and code of a blob is in a file of its own: $ORIGIN",
         "counted": "puts something into a section that is read as a whole: registry, by way of __start_registry",
+        "starts": "has code that runs when the library is loaded: .init_array",
+        "header_set": "puts something into a section that is read as a whole: set, by way of __start_set, by a header",
+        "header_asm": "puts something into a section that is read as a whole: set, by way of __start_set",
     }
 
 
