@@ -1,16 +1,11 @@
 """Reads what a blob's object from an ahead-of-time compile defines for others."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lazyck.postbuild.cxx.mangled import identifiers, is_of_the_standard_library, scopes_of
 from lazyck.postbuild.objects import elf, kernels
-from lazyck.postbuild.probe.preprocess import read_source
-from lazyck.postbuild.probe.real_object import HARMLESS, START_UP
+from lazyck.postbuild.probe.real_object import start_up
 
-_RUN_AT_LOAD = re.compile(r"\.(?:init_array|fini_array|ctors|dtors)\b")
-_WORD = re.compile(r"\w+")
 _SHF_WRITE, _SHF_GROUP = 1, 0x200
 _COMMON = 0xFFF2
 _RESERVED = 0xFF00
@@ -42,9 +37,9 @@ class BlobObject:
     string for a lazy blob.
 
     `handles` are the symbols by which GPU runtimes know kernels, and nvcc's functions that only
-    they call. `start_up` are names that the source itself mentions and to which code that runs at
-    load refers. `needs` are the symbols that others must define. Nothing is known of an LTO object,
-    which is not `is_readable`.
+    they call. `start_up` are names to which code that runs at load refers, if somebody can tell
+    when it does. `needs` are the symbols that others must define. Nothing is known of an LTO
+    object, which is not `is_readable`.
     """
 
     source: str
@@ -76,39 +71,8 @@ def read_blob_object(path: Path, source: str, eager: str) -> BlobObject:
         type_ = "OBJECT" if s.type == "COMMON" or s.section == _COMMON else s.type
         found.append(Defined(s.name, s.binding, type_, s.visibility, s.size, is_state, (s.section, s.value), is_merged))
     handles = known.by_nvcc.union(known.handles.values())
-    start_up = _start_up(image, table, source, handles)
-    return BlobObject(source, eager, tuple(found), handles, start_up=start_up, needs=elf.asked_for(table))
-
-
-def _start_up(image: elf.ElfImage, table: list[elf.Symbol], source: str, handles: frozenset[str]) -> frozenset[str]:
-    """Return the names to which the start-up code of an object refers and which its source
-    mentions. The `handles` of kernels are left out: the compiler's own code registers them, in time
-    for the launches of a lazy blob, which the blob makes itself.
-
-    Calls are not followed, unlike in the probe. The whole contents of sections that compilers have
-    for such code count, and each function with a name that compilers give to such code.
-    """
-    functions = [s for s in table if s.type == "FUNC" and 0 < s.section < len(image.sections)]
-    named = [(s.section, s.value, s.value + s.size) for s in functions if START_UP.match(s.name)]
-    of_main = [(s.section, s.value, s.value + s.size) for s in functions if s.name == "main"]
-    found: set[str] = set()
-    for i, section in enumerate(image.sections):
-        if _RUN_AT_LOAD.match(section.name):
-            places = [(table[s].section, table[s].value + addend) for _, s, addend in image.relocations(i)]
-            found.update(s.name for s in functions if (s.section, s.value) in places)
-        everywhere = section.name.startswith(".text.startup")
-        ranges = [(low, high) for at, low, high in named if at == i]
-        left_out = [(low, high) for at, low, high in of_main if at == i]
-        if everywhere or ranges:
-            for offset, target, _ in image.relocations(i):
-                is_there = everywhere or any(low <= offset < high for low, high in ranges)
-                if is_there and not any(low <= offset < high for low, high in left_out):
-                    found.add(table[target].name)
-    found -= handles
-    known = (n for n in found if n and not HARMLESS.match(n) and not START_UP.match(n))
-    wanted = {n for n in known if not is_of_the_standard_library(n)}
-    words = frozenset(_WORD.findall(read_source(source))) if wanted else frozenset()
-    # A variable of the source stands in namespaces that the source mentions. A variable of a header
-    # may merely share its name with something in the source.
-    shared = {s.name for s in table if s.type == "OBJECT" and s.binding != "GLOBAL"}
-    return frozenset(n for n in wanted if identifiers(n) & words and (n not in shared or scopes_of(n) <= words))
+    # The compiler's own code registers kernels, in time for the launches of a lazy blob, which the
+    # blob makes itself.
+    called, _ = start_up(image, table, of_headers=True)
+    at_load = frozenset(called) - handles
+    return BlobObject(source, eager, tuple(found), handles, start_up=at_load, needs=elf.asked_for(table))

@@ -218,9 +218,11 @@ def test_a_lazy_blob_with_start_up_code_is_a_difference_and_an_eager_one_none() 
 
 @pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-19", marks=needs_clang)])
 @pytest.mark.parametrize("flags", ["-O0", "-O2 -fno-inline", "-O3"])
-def test_which_start_up_code_is_a_source_s_own(tmp_path: Path, compiler: str, flags: str) -> None:
+def test_which_start_up_code_is_seen(tmp_path: Path, compiler: str, flags: str) -> None:
     (tmp_path / "reg.h").write_text(
-        "int of_header();\nstatic int header = of_header();\nnamespace ranges { inline int begin = of_header(); }\n"
+        "#include <string>\nstatic const std::string header = std::string(40, 'x');\nint of_header();\n"
+        "template <class T> struct Registered { static int at; };\n"
+        "template <class T> int Registered<T>::at = of_header();\n"
     )
     head = '#include "reg.h"\n#include <iostream>\nstruct Registrar { Registrar(int (*)()); ~Registrar(); };\n'
     own = "int outside();\nint f() { return outside(); }\n"
@@ -230,6 +232,7 @@ def test_which_start_up_code_is_a_source_s_own(tmp_path: Path, compiler: str, fl
         "other": f"{head}{own}int g() {{ int begin = 3; return begin; }}\n",
         "constructor": f"{head}{own}__attribute__((constructor)) static void at_load() {{ f(); }}\n",
         "plain": f"{head}{own}static int private_state = 3;\nint g() {{ std::cout << private_state; return f(); }}\n",
+        "instance": f"{head}{own}int g() {{ return Registered<int>::at; }}\n",
         "program": f"{head}{own}int main() {{ static Registrar inside(f); return f(); }}\n",
     }
     seen = {}
@@ -238,7 +241,7 @@ def test_which_start_up_code_is_a_source_s_own(tmp_path: Path, compiler: str, fl
         source.write_text(text)
         subprocess.run([compiler, *flags.split(), "-fPIC", "-c", str(source), "-o", str(made)], check=True)
         seen[name] = read_blob_object(made, str(source), "").start_up
-    assert {name for name, what in seen.items() if what} == {"registers", "within", "constructor"}, seen
+    assert {name for name, what in seen.items() if what} == {"registers", "within", "constructor", "instance"}, seen
     assert "_ZN9RegistrarC1EPFivE" in seen["registers"]
 
 

@@ -47,12 +47,6 @@ def spellings(symbol: str) -> tuple[frozenset[str], ...]:
     return (names,) if names else tuple(frozenset({n}) for n in _all_names(symbol)) or (frozenset(),)
 
 
-def scopes_of(symbol: str) -> frozenset[str]:
-    """Return the names of all namespaces and classes that `symbol` stands in, without unnamed ones,
-    or none if it is not followed here. A file that opens them writes each of these names."""
-    return frozenset(n for n in _parsed(symbol)[0][:-1] if not n.startswith("_GLOBAL__N_"))
-
-
 def is_private(symbol: str) -> bool:
     """Return whether `symbol` stands in an unnamed namespace, so that no other file can name it.
     nvcc makes some such names unique and gives them to the linker."""

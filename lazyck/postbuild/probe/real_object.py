@@ -33,8 +33,8 @@ _PURE = re.compile(
     r"_ZSt9terminatev|_ZSt\d+__throw_l\w+_errorPKc|_Z(?:n[wa]|d[la])[mP]\w*"
 )
 # It may make and unmake what consists of these.
-_VALUES = frozenset({"__cxx11", "cxx11", "basic_string", "char_traits", "allocator", "initializer_list", "vector"})
-_MAKING = re.compile(r"_ZNS\w*[CD]\d\w*E\w*")
+_VALUES = frozenset({"__cxx11", "cxx11", "basic_string", "char_traits", "initializer_list", "vector", "__gnu_cxx"})
+_OF_VALUES = re.compile(r"_ZNK?(?:S|9__gnu_cxx)\w+")
 _NUMBERED = re.compile(r"S[0-9A-Z]*_|[CD]\d|(\d+)")  # in a mangled name: the last is the length of a name
 # The linker defines bounds of sections with such names.
 _WHOLE = re.compile(r"[A-Za-z_]\w*")
@@ -137,14 +137,15 @@ def of_headers(image: ElfImage, table: list[Symbol]) -> Reason | None:
 
 
 def _makes_values(symbol: str) -> bool:
-    """Return whether a mangled name is that of a constructor or destructor of strings, containers,
-    and what they consist of."""
+    """Return whether a mangled name is that of a constructor, destructor or internal function of
+    strings, vectors, and what they consist of."""
     at = 0
     while m := _NUMBERED.search(symbol, at):
         at = m.end() + int(m[1] or 0)
-        if m[1] and symbol[m.end() : at] not in _VALUES:
+        name = symbol[m.end() : at] if m[1] else "allocator"
+        if name not in _VALUES and not name.startswith("_M_") and not name.endswith("allocator"):
             return False
-    return _MAKING.fullmatch(symbol) is not None
+    return _OF_VALUES.fullmatch(symbol) is not None
 
 
 def _aliases(table: list[Symbol], functions: frozenset[str]) -> tuple[str, ...]:
