@@ -24,8 +24,8 @@ class CountingCompiler:
 
     def compiles(self, name: str = "") -> int:
         """Return the number of compiles since this object was made: of the source called `name`, or
-        of all."""
-        lines = [f" {line} " for line in self._log.read_text().splitlines()]
+        of all. What only asks how one would be made (`-###`) is none."""
+        lines = [f" {line} " for line in self._log.read_text().splitlines() if " -### " not in line]
         return sum(" -c " in line and (not name or f"/{name}.cpp " in line) for line in lines)
 
     def forget(self) -> None:
