@@ -35,32 +35,59 @@ class Linkable:
     is_there: bool = False  # that is linked in any case
 
 
+# Archives and libraries, each with its parts, that the linker scans until it finds nothing more.
+Group = Sequence[Sequence[Linkable]]
+
+
 def pulled(
-    scanned: Iterable[Iterable[Linkable]], wanted: Iterable[str], defined: Iterable[str], wrapped: Iterable[str] = ()
+    scanned: Iterable[Group],
+    wanted: Iterable[str],
+    defined: Iterable[str],
+    wrapped: Iterable[str] = (),
+    *,
+    in_order: bool = True,
 ) -> set[Hashable]:
     """Return the names of those parts that a link takes which wants the symbols `wanted`, has
-    `defined`, and scans archives in the order `scanned`, each with its parts. What only a later one
-    needs, an earlier one does not give. Of several parts with a symbol, the first is taken. A
-    reference to one that is `wrapped` wants its wrapper."""
+    `defined`, and scans archives in the order `scanned`. What only a later one needs, an earlier
+    one does not give, unless the linker looks symbols up rather than scanning `in_order`: it takes
+    the first part of all. A reference to a symbol that is `wrapped` wants its wrapper."""
     meant = {symbol: WRAPPER + symbol for symbol in wrapped}
     meant |= {WRAPPED + symbol: symbol for symbol in meant}
     found: set[Hashable] = set()
     have, wants = set(defined), {meant.get(symbol, symbol) for symbol in wanted}
-    for parts in scanned:
-        first: dict[str, Linkable] = {}
-        for part in parts:
-            have.update(part.defines if part.is_there else ())
-            for symbol in part.defines:
-                first.setdefault(symbol, part)
-        left = list(wants & first.keys())
-        while left:
-            symbol = left.pop()
-            if symbol in first and symbol not in have:
-                found.add(first[symbol].name)
-                have |= {symbol} if first[symbol].is_library else first[symbol].defines
-                more = {meant.get(need, need) for need in first[symbol].needs}
-                wants |= more
-                left += more
+
+    def take(part: Linkable) -> set[str]:
+        found.add(part.name)
+        have.update(part.defines & wants if part.is_library else part.defines)
+        more = {meant.get(need, need) for need in part.needs}
+        wants.update(more)
+        return more
+
+    def exhaust(parts: Sequence[Linkable]) -> bool:
+        """Take what is wanted of one archive, in its order. Return whether that is anything."""
+        before, now = len(found), -1
+        have.update(*(part.defines for part in parts if part.is_there))
+        while now != len(found):
+            now = len(found)
+            for part in parts:
+                if part.name not in found and not have.issuperset(part.defines & wants):
+                    take(part)
+        return len(found) > before
+
+    if in_order:
+        for group in scanned:
+            while any([exhaust(parts) for parts in group]) and len(group) > 1:
+                pass
+        return found
+    first: dict[str, Linkable] = {}
+    for part in chain(*chain(*scanned)):
+        for symbol in part.defines:
+            first.setdefault(symbol, part)
+    left = sorted(wants)
+    while left:
+        symbol = left.pop()
+        if symbol in first and symbol not in have:
+            left += sorted(take(first[symbol]))
     return found
 
 
@@ -123,16 +150,17 @@ class Archives:
 
     def _taken(self, parts: Mapping[Hashable, Linkable], needed: frozenset[str]) -> set[Hashable]:
         """Return the names of the optional ones of `parts` that the link takes."""
-        optional = frozenset(chain(*self._scanned))
+        optional = frozenset(chain(*chain(*self._scanned)))
         firm = [part for name, part in parts.items() if name not in optional]
         wanted = needed.union(self._asked_for, *(part.needs for part in firm))
         defined = self._given.defined.union(*(part.defines for part in firm))
         known = {**parts, **self._libraries}
-        scanned = ([known[name] for name in names if name in known] for names in self._scanned)
-        return pulled(scanned, wanted, defined, linker_options.wrapped(self._inputs.linker)) - self._libraries.keys()
+        scanned = ([[known[name] for name in names if name in known] for names in each] for each in self._scanned)
+        wrapped, in_order = linker_options.wrapped(self._inputs.linker), self._inputs.linker_name in ("bfd", "gold")
+        return pulled(scanned, wanted, defined, wrapped, in_order=in_order) - self._libraries.keys()
 
     @cached_property
-    def _scanned(self) -> list[list[Hashable]]:
+    def _scanned(self) -> list[list[list[Hashable]]]:
         """Return what archives have to choose from, in the order in which the linker scans them."""
         inputs = self._inputs
 
@@ -141,9 +169,7 @@ class Archives:
             yield from (blob for blob in inputs.records.get(path, ()) if blob in inputs.optional)
             yield from [path] if path in self._libraries else []
 
-        each = [[*chain(*map(held, paths))] for paths in inputs.scanned]
-        # Other linkers know of all archives' symbols from the beginning on.
-        return each if inputs.linker_name in ("bfd", "gold") else [[*chain(*each)]]
+        return [[list(held(path)) for path in group] for group in inputs.scanned]
 
     @cached_property
     def _libraries(self) -> dict[Hashable, Linkable]:
@@ -152,7 +178,7 @@ class Archives:
         gold = self._inputs.linker_name == "gold"  # which looks at the end at what is needed
         by_driver = drops_libraries(tuple(self._driver), environment()) if self._inputs.dropped else False
         found = ((p, by_driver if dropped is None else dropped) for p, dropped in self._inputs.dropped.items())
-        defined = {path: frozenset(elf.read_dependency(path).defined) for path in self._inputs.dropped}
+        defined = {path: elf.read_dependency(path).linkable for path in self._inputs.dropped}
         return {p: Linkable(p, defined[p], frozenset(), is_library=True, is_there=gold or not d) for p, d in found}
 
     def _blobs(self, compiled: Mapping[CompileCommand, SymbolNames], wants: Needs) -> Iterator[Linkable]:

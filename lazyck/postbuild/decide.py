@@ -5,6 +5,7 @@ What a blob may need of its library is offered to it: every symbol that its text
 offering does not do, and a blob would have to be eager, the compiler is asked first.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from lazyck.postbuild.link_context import LinkContext
 from lazyck.postbuild.mentions import Mentions
 from lazyck.postbuild.objects import cudart, elf, kernels
 from lazyck.postbuild.objects.elf import SymbolNames
+from lazyck.postbuild.objects.inputs import standard_libraries
 from lazyck.postbuild.objects.reveal import AT_EXIT, private_name
 from lazyck.postbuild.objects.symbols import LinkSymbols, source_name, together
 from lazyck.postbuild.objects.vtables import of_classes_with
@@ -42,6 +44,15 @@ class Given:
     archives: Archives
     early: frozenset[str] = frozenset()  # functions that resolvers (IFUNC) of other files may call
     standard: frozenset[str] = frozenset()  # functions that the runtime calls, and that blobs or objects define
+
+    @cached_property
+    def claimed(self) -> frozenset[str]:
+        """Return what members of archives and shared libraries that the link names define, without
+        the system's own."""
+        call = self.context.link.call
+        system = {os.path.realpath(path) for path in standard_libraries(call.argv[: call.prefix])}
+        own = (path for _, path in self.context.inputs.libraries if os.path.realpath(path) not in system)
+        return self.found.members.defined.union(*(elf.read_dependency(path).linkable for path in own))
 
     @cached_property
     def excluded(self) -> frozenset[CompileCommand]:

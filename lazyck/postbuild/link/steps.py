@@ -96,7 +96,7 @@ class Steps:
             unproved = {b: why for b in self._sources(plan.settled) if (why := finding.unproved.get(b.source))}
             return replace(facts, headers=self._proof.added, refused={**facts.refused, **unproved})
         with self._timed("link"):
-            self.linked = link_once(self._context, plan, plan.settled, wrapped, self._given.found.members.defined)
+            self.linked = link_once(self._context, plan, plan.settled, wrapped, self._given.claimed)
         with self._timed("probe"):
             return self._observe(plan, plan.settled, facts) if plan.settled.lazy else facts
 
@@ -277,7 +277,7 @@ def aliases_of(settled: Settled, names: Sequence[str]) -> dict[str, str]:
 def link_once(
     context: LinkContext, plan: Plan, settled: Settled, wrapped: Sequence[str], members: frozenset[str]
 ) -> Linked:
-    """Link the library. Archives define the symbols `members`.
+    """Link the library. Archives and shared libraries of the project define the symbols `members`.
 
     The runtime's calls of these bring in nothing where a shared library of the system is sure to
     have them, as the linked file's needs say.
@@ -304,7 +304,7 @@ def link_once(
         runtime_compiler=context.compiler,
         env=link.call.env,
         response=by_name(link.call.toolchain).response,
-        not_for_runtime=tuple(sorted(called.intersection(chain(*(library.defined for library in system))))),
+        not_for_runtime=tuple(sorted(called.intersection(chain(*(library.linkable for library in system))))),
         keeps_root=bool(options.root),
         beside=options.beside,
     )
@@ -312,7 +312,7 @@ def link_once(
     said = relink.relink(st, directory, objects, context.env, originals, more)
     if st.not_for_runtime:
         needed = elf.read_shared(directory / st.file_name).needed
-        sure = frozenset(chain(*(library.defined for library in system if library.soname in needed)))
+        sure = frozenset(chain(*(library.linkable for library in system if library.soname in needed)))
         if not sure.issuperset(st.not_for_runtime):
             st = replace(st, not_for_runtime=tuple(sorted(sure.intersection(st.not_for_runtime))))
             said = relink.relink(st, directory, objects, context.env, originals, more)

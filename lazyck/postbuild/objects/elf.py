@@ -32,6 +32,7 @@ _DYNAMIC = struct.Struct("<qQ")
 _DT_NEEDED, _DT_SONAME, _SHF_ALLOC = 1, 14, 2
 _IRELATIVE = frozenset({37, 1032, 58})  # relocations of x86-64, aarch64 and riscv64 that call a resolver
 _ET_REL, _ET_DYN = 1, 3
+_SHT_GNU_VERSYM, _HIDDEN_VERSION = 0x6FFFFFFF, 0x8000
 _SHT_SYMTAB, _SHT_RELA, _SHT_DYNAMIC, _SHT_NOBITS, _SHT_DYNSYM, _SHT_GROUP, _SHT_SYMTAB_SHNDX = 2, 4, 6, 8, 11, 17, 18
 _SHN_UNDEF, _SHN_LORESERVE, _SHN_XINDEX = 0, 0xFF00, 0xFFFF
 _STO_VARIANT = 0x80  # STO_AARCH64_VARIANT_PCS, STO_RISCV_VARIANT_CC
@@ -115,6 +116,12 @@ class SharedSymbols:
     weak_undefined: frozenset[str]
     soname: str | None
     needed: tuple[str, ...]
+    older: frozenset[str] = frozenset()  # those of `defined` that only have versions which no new link takes
+
+    @property
+    def linkable(self) -> frozenset[str]:
+        """Return what a link finds in the library."""
+        return frozenset(self.defined.keys() - self.older)
 
 
 class ElfImage:
@@ -331,12 +338,24 @@ def read_archive(path: str | Path) -> list[tuple[str, SymbolNames]]:
 
 def read_shared(path: str | Path) -> SharedSymbols:
     image = _mapped(path)
-    table = [s for s in image.symbols(dynamic=True) if s.name and s.binding != "LOCAL"]
+    rows = image.symbols(dynamic=True)
+    table = [s for s in rows if s.name and s.binding != "LOCAL"]
     defined = {s.name: s.binding for s in table if s.section != _SHN_UNDEF and not s.hidden}
     functions = frozenset(s.name for s in table if s.type in _FUNCTIONS and s.name in defined)
     undefined = frozenset(s.name for s in table if s.section == _SHN_UNDEF)
     weak = frozenset(s.name for s in table if s.section == _SHN_UNDEF and s.binding == "WEAK")
-    return SharedSymbols(defined, functions, undefined, weak, *_names_of(image))
+    return SharedSymbols(defined, functions, undefined, weak, *_names_of(image), _older(image, rows))
+
+
+def _older(image: ElfImage, rows: Iterable[Symbol]) -> frozenset[str]:
+    """Return those of the dynamic symbols `rows` that have versions, none of which is the
+    default."""
+    versions = next((image.content(s) for s in image.sections if s.type == _SHT_GNU_VERSYM), b"")
+    names: dict[str, bool] = {}
+    for symbol, (version,) in zip(rows, struct.iter_unpack("<H", versions), strict=False):
+        if symbol.section != _SHN_UNDEF:
+            names[symbol.name] = bool(version & _HIDDEN_VERSION) and names.get(symbol.name, True)
+    return frozenset(name for name, is_older in names.items() if is_older)
 
 
 def _names_of(image: ElfImage) -> tuple[str | None, tuple[str, ...]]:

@@ -65,7 +65,8 @@ class LinkInputs:
     def linker_name(self) -> str:
         """Return which linker the driver is to start, `bfd` if the command does not say."""
         named = [word for item in self.items for word in item.words if word.startswith("-fuse-ld=")]
-        return named[-1].partition("=")[2] if named else "bfd"
+        name = os.path.basename(named[-1].partition("=")[2] if named else "bfd").removeprefix("ld.")
+        return "bfd" if name in ("", "ld") else name
 
     @property
     def first(self) -> int:
@@ -93,9 +94,10 @@ class _Span:
             self.is_lib = option == "start-lib"
         elif option in ("as-needed", "no-as-needed"):
             self.as_needed = option == "as-needed"
-        elif option in ("start-group", "end-group"):
-            self.groups += option == "start-group"
-            self.group = self.groups if option == "start-group" else 0
+        elif option in ("start-group", "(", "end-group", ")"):
+            is_begun = option in ("start-group", "(")
+            self.groups += is_begun
+            self.group = self.groups if is_begun else 0
         elif option in _STATIC or option in _SHARED:
             self.static = option in _STATIC
         elif option == "push-state":

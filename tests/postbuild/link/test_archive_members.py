@@ -131,16 +131,20 @@ def parts(**given: tuple[str, str]) -> list[Linkable]:
 
 
 def test_what_is_pulled() -> None:
-    chain = [parts(a=("a", "b c"), b=("b", ""), c=("c d", "a"), spare=("e", "a"))]
+    chain = [[parts(a=("a", "b c"), b=("b", ""), c=("c d", "a"), spare=("e", "a"))]]
     assert pulled(chain, {"a"}, set()) == {"a", "b", "c"}
     assert pulled(chain, {"a"}, {"b"}) == {"a", "c"}
     assert pulled(chain, {"a"}, {"a"}) == set()
     assert pulled(chain, {"e"}, set()) == {"a", "b", "c", "spare"}
-    rivals = [parts(one=("f g", ""), two=("f", ""), three=("g h", ""))]
+    rivals = [[parts(one=("f g", ""), two=("f", ""), three=("g h", ""))]]
     assert pulled(rivals, {"f", "h"}, set()) <= {"one", "three"}
-    in_order = [parts(early=("f", "")), parts(g=("g", "f h"), f=("f", "")), parts(h=("h", "f early"))]
+    in_order = [[parts(early=("f", ""))], [parts(g=("g", "f h"), f=("f", ""))], [parts(h=("h", "f early"))]]
     assert pulled(in_order, {"g"}, set()) == {"g", "f", "h"}
-    assert pulled([[part for each in in_order for part in each]], {"g"}, set()) == {"g", "early", "h"}
+    assert pulled(in_order, {"g"}, set(), in_order=False) == {"g", "early", "h"}
+    group = [[parts(early=("f", "")), parts(g=("g", "h")), parts(h=("h", "f"))]]
+    assert pulled(group, {"g"}, set()) == {"g", "h", "early"}
+    within = [[parts(b=("q", ""), a=("p q", ""))]]
+    assert pulled(within, {"p", "q"}, set()) == {"a", "b"}
 
 
 def test_a_source_that_the_link_compiles_is_read_as_an_object(lazyck: Lazyck, tmp_path: Path) -> None:
