@@ -58,7 +58,7 @@ def pulled(
 
     def take(part: Linkable) -> set[str]:
         found.add(part.name)
-        have.update(part.defines & wants if part.is_library else part.defines)
+        have.update(part.defines & wants if part.is_library and not part.is_there else part.defines)
         more = {meant.get(need, need) for need in part.needs}
         wants.update(more)
         return more
@@ -66,11 +66,10 @@ def pulled(
     def exhaust(parts: Sequence[Linkable]) -> bool:
         """Take what is wanted of one archive, in its order. Return whether that is anything."""
         before, now = len(found), -1
-        have.update(*(part.defines for part in parts if part.is_there))
         while now != len(found):
             now = len(found)
             for part in parts:
-                if part.name not in found and not have.issuperset(part.defines & wants):
+                if part.name not in found and (part.is_there or not have.issuperset(part.defines & wants)):
                     take(part)
         return len(found) > before
 
@@ -81,6 +80,10 @@ def pulled(
         return found
     first: dict[str, Linkable] = {}
     for part in chain(*chain(*scanned)):
+        if part.is_there and not part.is_library:
+            take(part)
+            continue
+        wants.update(part.needs if part.is_there else ())
         for symbol in part.defines:
             first.setdefault(symbol, part)
     left = sorted(wants)
@@ -149,37 +152,42 @@ class Archives:
         return Members(names, unneeded, (wanted & names.defined) - self._given.defined, only_named)
 
     def _taken(self, parts: Mapping[Hashable, Linkable], needed: frozenset[str]) -> set[Hashable]:
-        """Return the names of the optional ones of `parts` that the link takes."""
-        optional = frozenset(chain(*chain(*self._scanned)))
-        firm = [part for name, part in parts.items() if name not in optional]
-        wanted = needed.union(self._asked_for, *(part.needs for part in firm))
-        defined = self._given.defined.union(*(part.defines for part in firm))
-        known = {**parts, **self._libraries}
+        """Return the names of those of `parts` that the link takes."""
+        firm = {name: replace(p, is_there=True) for name, p in parts.items() if self._is_firm(name)}
+        known = {**self._files, **parts, **firm}
         scanned = ([[known[name] for name in names if name in known] for names in each] for each in self._scanned)
         wrapped, in_order = linker_options.wrapped(self._inputs.linker), self._inputs.linker_name in ("bfd", "gold")
-        return pulled(scanned, wanted, defined, wrapped, in_order=in_order) - self._libraries.keys()
+        return pulled(scanned, needed | self._inputs.wanted, (), wrapped, in_order=in_order) - self._files.keys()
+
+    def _is_firm(self, name: Hashable) -> bool:
+        return isinstance(name, CompileCommand) and name not in self._inputs.optional
 
     @cached_property
     def _scanned(self) -> list[list[list[Hashable]]]:
-        """Return what archives have to choose from, in the order in which the linker scans them."""
-        inputs = self._inputs
+        """Return what the link takes or may choose from, in the order in which the linker reads it:
+        in each archive its members, and the blobs among them."""
 
         def held(path: str) -> Iterator[Hashable]:
+            yield from [path] if path in self._files else []
             yield from self._found.optional.get(path, ())
-            yield from (blob for blob in inputs.records.get(path, ()) if blob in inputs.optional)
-            yield from [path] if path in self._libraries else []
+            yield from self._inputs.records.get(path, ())
 
-        return [[list(held(path)) for path in group] for group in inputs.scanned]
+        return [[list(held(path)) for path in group] for group in self._inputs.scanned]
 
     @cached_property
-    def _libraries(self) -> dict[Hashable, Linkable]:
-        """Return the shared libraries that the link names. What they define, no later archive has
-        to."""
-        gold = self._inputs.linker_name == "gold"  # which looks at the end at what is needed
-        by_driver = drops_libraries(tuple(self._driver), environment()) if self._inputs.dropped else False
-        found = ((p, by_driver if dropped is None else dropped) for p, dropped in self._inputs.dropped.items())
-        defined = {path: elf.read_dependency(path).linkable for path in self._inputs.dropped}
-        return {p: Linkable(p, defined[p], frozenset(), is_library=True, is_there=gold or not d) for p, d in found}
+    def _files(self) -> dict[Hashable, Linkable]:
+        """Return the objects and whole archives of the link, and the shared libraries that it
+        names: what these define, no later archive has to."""
+        inputs = self._inputs
+        whole = ((path, names) for path, names in self._found.files.items() if path not in self._found.optional)
+        found: dict[Hashable, Linkable] = {p: Linkable(p, n.defined, n.asked_for, is_there=True) for p, n in whole}
+        gold = inputs.linker_name == "gold"  # which looks at the end at what is needed
+        by_driver = drops_libraries(tuple(self._driver), environment()) if inputs.dropped else False
+        for path, dropped in inputs.dropped.items():
+            library, goes = elf.read_dependency(path), by_driver if dropped is None else dropped
+            defined = library.linkable
+            found[path] = Linkable(path, defined, library.undefined, is_library=True, is_there=gold or not goes)
+        return found
 
     def _blobs(self, compiled: Mapping[CompileCommand, SymbolNames], wants: Needs) -> Iterator[Linkable]:
         for blob in self._inputs.blobs:
@@ -213,12 +221,6 @@ class Archives:
         """Return what shared libraries define. A definition in the link would take its place."""
         paths = (*(path for _, path in self._inputs.libraries), *standard_libraries(self._driver))
         return frozenset[str]().union(*(elf.read_dependency(path).defined for path in paths))
-
-    @cached_property
-    def _asked_for(self) -> frozenset[str]:
-        """Return what real objects, shared libraries and the link's options ask for."""
-        shared = (elf.read_dependency(path).undefined for _, path in self._inputs.libraries)
-        return self._given.asked_for.union(self._inputs.wanted, *shared)
 
 
 def _asking(part: Linkable) -> Linkable:

@@ -77,13 +77,15 @@ class Link:
     @property
     def inputs(self) -> LinkInputs:
         blobs = (*(p.blob for p in self.probed), *self.eager)
-        files: Any = {"records": {"lib.a": blobs}, "scanned": (("lib.a",),)}
+        files: Any = {"records": {"lib.a": blobs}, "scanned": (("",), ("lib.a",))}
         return replace(NO_INPUTS, blobs=blobs, optional=self.optional, wanted=self.wanted, **files)
 
     @property
     def given(self) -> Given:
         result = ProbeResult(tuple(self.probed), dict.fromkeys(self.eager, NOT_LAZY), 0)
-        found = LinkSymbols(self.objects, SymbolNames(), self.unread, self.files, {"lib.a": self.members})
+        found = LinkSymbols(
+            self.objects, SymbolNames(), self.unread, {**self.files, "": self.objects}, {"lib.a": self.members}
+        )
         mentions: Any = self
         archives = Archives(self.inputs, result, found, mentions, ("c++",))
         return Given(link_context(Path("/w"), inputs=self.inputs, env={}), result, found, mentions, archives)

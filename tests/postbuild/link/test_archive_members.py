@@ -231,6 +231,29 @@ def test_the_runtime_s_own_calls_bring_in_no_member(lazyck: Lazyck, tmp_path: Pa
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout == "4\n"
 
 
+COMPILED = "set -e\nfor f in *.c blob/*.c; do cc -fPIC -c $f -o $(basename $f .c).o; done\n"
+
+
+def both_ways(lazyck: Lazyck, at: Path, files: dict[str, str], script: str) -> dict[str, tuple[str, set[str]]]:
+    """Build libx.so in both ways. Return what its `run(1)` gives, and its exports of one letter."""
+    code = "import ctypes; print(ctypes.CDLL('./libx.so').run(1))"
+    found = {}
+    for way in ("ahead", "lazy"):
+        (at / way / "blob").mkdir(parents=True)
+        for name, text in files.items():
+            (at / way / name).write_text(text)
+        words = ["sh", "-c", COMPILED + script]
+        if way == "lazy":
+            done = lazyck("build", "full", "--toolchain", "host", "--", *words, cwd=at / way)
+        else:
+            done = subprocess.run(words, cwd=at / way, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        ran = subprocess.run([sys.executable, "-c", code], cwd=at / way, capture_output=True, text=True)
+        exported = elf.read_shared(at / way / "libx.so").defined
+        found[way] = (ran.stdout, {name for name in exported if len(name) == 1})
+    return found
+
+
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
 @pytest.mark.parametrize("dropping", ["", "-Wl,--as-needed", "-Wl,--no-as-needed"])
 def test_archives_and_libraries_are_scanned_as_the_linker_does(
@@ -245,24 +268,38 @@ def test_archives_and_libraries_are_scanned_as_the_linker_does(
         "blob/g.c": "int g(int x) { return x + 2000; }\n",
         "blob/last.c": "int h(int x) { return x + 40; }\n",
     }
-    script = "set -e\nfor f in *.c blob/*.c; do cc -fPIC -c $f -o $(basename $f .c).o; done\n"
-    script += "cc -shared h.o -o libh.so\nar rcs liba.a early.o\nar rcs libb.a f.o g.o\nar rcs libc.a last.o\n"
+    script = "cc -shared h.o -o libh.so\nar rcs liba.a early.o\nar rcs libb.a f.o g.o\nar rcs libc.a last.o\n"
     script += f"cc -fuse-ld={linker} -shared run.o {dropping} liba.a ./libh.so libb.a libc.a -o libx.so -Wl,-rpath,.\n"
-    code = "import ctypes; print(ctypes.CDLL('./libx.so').run(1))"
-    found = {}
-    for way in ("ahead", "lazy"):
-        (tmp_path / way / "blob").mkdir(parents=True)
-        for name, text in files.items():
-            (tmp_path / way / name).write_text(text)
-        words = ["sh", "-c", script]
-        if way == "lazy":
-            done = lazyck("build", "full", "--toolchain", "host", "--", *words, cwd=tmp_path / way)
-        else:
-            done = subprocess.run(words, cwd=tmp_path / way, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / way, capture_output=True, text=True)
-        exported = elf.read_shared(tmp_path / way / "libx.so").defined
-        found[way] = (ran.stdout, {name for name in exported if len(name) == 1})
+    found = both_ways(lazyck, tmp_path, files, script)
+    assert found["lazy"] == found["ahead"]
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "liba.a run.o libb.a",
+        "run.o -Wl,--start-group libb.a liba.a -Wl,--end-group",
+        "liba.a run.o -Wl,-( libb.a -Wl,-)",
+        "run.o liba.a ./libh.so",
+        "run.o ./libh.so liba.a",
+        "run.o -Wl,--as-needed ./libi.so liba.a libg.a",
+    ],
+)
+def test_what_is_taken_depends_on_what_stands_before_it(
+    lazyck: Lazyck, tmp_path: Path, linker: str, inputs: str
+) -> None:
+    files = {
+        "run.c": "int f(int); int run(int x) { return f(x); }\n",
+        "h.c": "int f(int x) { return x + 30; }\n",
+        "i.c": "int g(int); int i(int x) { return g(x); }\n",
+        "blob/a.c": "int f(int x) { return x + 1000; }\n",
+        "blob/b.c": "int f(int x) { return x + 2000; }\n",
+        "blob/g.c": "int g(int x) { return x; }\n",
+    }
+    script = "for l in h i; do cc -shared $l.o -o lib$l.so; done\nfor l in a b g; do ar rcs lib$l.a $l.o; done\n"
+    script += f"cc -fuse-ld={linker} -shared {inputs} -o libx.so -Wl,-rpath,.\n"
+    found = both_ways(lazyck, tmp_path, files, script.replace("-(", "'-('").replace("-)", "'-)'"))
     assert found["lazy"] == found["ahead"]
 
 
