@@ -181,12 +181,12 @@ class Archives:
         inputs = self._inputs
         whole = ((path, names) for path, names in self._found.files.items() if path not in self._found.optional)
         found: dict[Hashable, Linkable] = {p: Linkable(p, n.defined, n.asked_for, is_there=True) for p, n in whole}
-        gold = inputs.linker_name == "gold"  # which looks at the end at what is needed
+        keeps = inputs.linker_name in ("gold", "lld")  # they look at the end at what is needed
         by_driver = drops_libraries(tuple(self._driver), environment()) if inputs.dropped else False
         for path, dropped in inputs.dropped.items():
             library, goes = elf.read_dependency(path), by_driver if dropped is None else dropped
             defined = library.linkable
-            found[path] = Linkable(path, defined, library.undefined, is_library=True, is_there=gold or not goes)
+            found[path] = Linkable(path, defined, library.undefined, is_library=True, is_there=keeps or not goes)
         return found
 
     def _blobs(self, compiled: Mapping[CompileCommand, SymbolNames], wants: Needs) -> Iterator[Linkable]:
