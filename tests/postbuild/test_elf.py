@@ -203,3 +203,15 @@ def test_local_and_unnamed_and_indirect_symbols(tmp_path: Path) -> None:
     assert not {"", "own"} & shared.defined.keys()
     assert {"indirect", "odd", "common"} <= shared.defined.keys()
     assert "" not in shared.undefined
+
+
+def test_a_version_that_no_new_link_takes_is_nothing_that_a_link_finds(tmp_path: Path) -> None:
+    text = 'int old() { return 1; }\n__asm__(".symver old, f@OLD");\nint g() { return 2; }\nint new_h() { return 3; }\n'
+    text += 'int old_h() { return 4; }\n__asm__(".symver old_h, h@OLD\\n.symver new_h, h@@NEW");\n'
+    (tmp_path / "a.c").write_text(text)
+    (tmp_path / "map").write_text("OLD { local: old; };\nNEW { global: g; } OLD;\n")
+    words = ["gcc", "-shared", "-fPIC", "a.c", "-o", "liba.so", "-Wl,--version-script=map"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    found = elf.read_shared(tmp_path / "liba.so")
+    assert {"f", "g", "h"} <= found.defined.keys()
+    assert "f" not in found.linkable and {"g", "h"} <= found.linkable

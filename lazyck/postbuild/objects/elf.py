@@ -351,6 +351,8 @@ def _older(image: ElfImage, rows: Iterable[Symbol]) -> frozenset[str]:
     """Return those of the dynamic symbols `rows` that have versions, none of which is the
     default."""
     versions = next((image.content(s) for s in image.sections if s.type == _SHT_GNU_VERSYM), b"")
+    if all(high < _HIDDEN_VERSION >> 8 for high in set(versions[1::2])):
+        return frozenset()  # as for most libraries, of which some have a million symbols
     names: dict[str, bool] = {}
     for symbol, (version,) in zip(rows, struct.iter_unpack("<H", versions), strict=False):
         if symbol.section != _SHN_UNDEF:
