@@ -35,7 +35,7 @@ class LinkState:
     env: tuple[tuple[str, str], ...]
     response: tuple[str, ...] = ("@",)  # how the driver is given a response file, whose name is joined to the last word
     keeps_root: bool = False  # the user chose the bundle's root that is baked in, so that an installed copy keeps it
-    not_for_runtime: tuple[str, ...] = ()  # symbols of archives' members that the runtime's calls must not bring in
+    not_for_runtime: tuple[str, ...] = ()  # symbols of archives and libraries that its calls must not bring in
     beside: bool = False  # the bundle goes beside the library, in the build too
     version: int = STATE_VERSION
 

@@ -40,7 +40,7 @@ def driver_programs(words: tuple[str, ...], language: str, env: tuple[tuple[str,
     how, found = dict(env), [words[0]]
     for line in driver_says(words, language, env):
         found += [line[len(_CONFIGURATION) :]] if line.startswith(_CONFIGURATION) else []
-        first, *rest = (split_words(line) if line.startswith(" ") else []) or [""]
+        first, *rest = command_words(line) or [""]
         found += [os.path.normpath(first) if "/" in first else first, *own_inputs(rest)]
     if any(os.path.basename(program) == "collect2" for program in found):  # which starts the linker
         chosen = next((w.removeprefix("-fuse-ld=") for w in reversed(words) if w.startswith("-fuse-ld=")), "")
@@ -56,10 +56,10 @@ def driver_says(words: tuple[str, ...], language: str, env: tuple[tuple[str, str
     return tuple(shown.stderr.splitlines()) if shown.status == 0 else ()
 
 
-def split_words(line: str) -> list[str]:
+def command_words(line: str) -> list[str]:
     """Return the words of a command that a driver shows, or none for a line that is not one."""
     try:
-        return shlex.split(line)
+        return shlex.split(line) if line.startswith(" ") else []
     except ValueError:
         return []
 
@@ -68,7 +68,7 @@ def drops_libraries(driver: tuple[str, ...], env: Mapping[str, str]) -> bool:
     """Return whether a driver by itself has the linker drop libraries that nothing before them
     needs. One that does not tell is taken to."""
     lines = driver_says(driver, "c", tuple(sorted(env.items())))
-    words = split_words(next((line for line in reversed(lines) if line.startswith(" ")), ""))
+    words = next(filter(None, map(command_words, reversed(lines))), [])
     first = next((i for i, word in enumerate(words) if word.endswith(".o")), len(words))
     return not words or "--as-needed" in words[:first]
 

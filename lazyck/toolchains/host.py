@@ -14,7 +14,7 @@ from lazyck.errors import ToolchainError
 from lazyck.toolchains import answers, host_text, listed, llvm, lookup
 from lazyck.toolchains.base import Found, SourceCompile, TextCompile, accepts, machine_for, target, unknown_ones
 from lazyck.toolchains.command import CompileCommand
-from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain, driver_says, split_words
+from lazyck.toolchains.gnu import MODULES, SOURCES, GnuToolchain, command_words, driver_says
 from lazyck.toolchains.options import CommandItem
 from lazyck.toolchains.requirement import Requirement, RequirementState, try_out
 
@@ -36,7 +36,7 @@ _QUIET = {"LC_ALL": "C", "TMPDIR": "/tmp", "SOURCE_DATE_EPOCH": "0"}
 def _commands(lines: Iterable[str]) -> Iterator[str]:
     """Yield the words of the commands in what a driver says, without those for temporary files,
     directories of libraries and the present directory."""
-    for word in chain.from_iterable(map(split_words, (line for line in lines if line.startswith(" ")))):
+    for word in chain.from_iterable(map(command_words, lines)):
         if not word.startswith(("-L", "-fdiagnostics-", "-fcolor-diagnostics")):
             yield _TEMPORARY.sub("", word.partition("-compilation-dir=")[0])
 

@@ -149,7 +149,8 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
             if not group or group != span.group:
                 scanned.append([])
             scanned[-1].append(path)
-            dropped.setdefault(path, span.as_needed)
+            if kind == "shared":
+                dropped.setdefault(path, span.as_needed)
             group = span.group
     inputs = [f for f in files if f.is_named and not items[f.index].name]
     deferred = frozenset(f.index for f in inputs if f.is_deferred)
@@ -172,7 +173,7 @@ def read_inputs(link: LinkCommand, table: OptionTable) -> LinkInputs:
         brought={blob: f.index for f in reversed(holding) for blob in f.records},
         optional=frozenset().union(*(f.optional for f in holding if is_readable)) - firm,
         scanned=tuple(map(tuple, scanned)),
-        dropped={f.path: dropped[f.path] for f in files if f.kind == "shared"},
+        dropped=dropped,
         whole=frozenset(f.path for f in files if f.kind == "archive" and f.is_whole),
         wanted=frozenset({"main", *linker_options.values(linker, *_ASKING)}),
         linker=linker,

@@ -15,7 +15,7 @@ from lazyck.postbuild.cxx.declaration_kinds import DEFAULT, Declaration, Declara
 from lazyck.postbuild.cxx.instances import Instances
 from lazyck.postbuild.cxx.lexer import IDENTIFIER, template_prefixes
 from lazyck.postbuild.objects import kernels, vtables
-from lazyck.postbuild.objects.elf import ElfImage
+from lazyck.postbuild.objects.elf import ElfImage, Symbol
 from lazyck.postbuild.probe.group import Answer
 from lazyck.postbuild.probe.real_object import TOOLCHAIN_DATA, defines
 from lazyck.toolchains.base import TextCompile
@@ -214,11 +214,12 @@ def blame(unit: ProbeUnit, output: str) -> tuple[set[int], bool]:
 
 
 def read_back(
-    image: ElfImage, unit: ProbeUnit, shared: Instances, how: TextCompile | None = None
+    image: ElfImage, table: Sequence[Symbol], unit: ProbeUnit, shared: Instances, how: TextCompile | None = None
 ) -> dict[int, Answer | str]:
     """Return, per blob, what its section defines, or why that cannot be said, for example if it is
-    less than the unit asked for, or if headers, which instantiate `shared`, define something. `how`
-    is given if the object was made in that way, rather than by the toolchain's own driver."""
+    less than the unit asked for, or if headers, which instantiate `shared`, define something.
+    `table` has the symbols of `image`. `how` is given if the object was made in that way, rather
+    than by the toolchain's own driver."""
     places: dict[int, Collection[int]] = {}
     for i, section in enumerate(image.sections):
         if section.name.startswith((_OWN, _INSTANCES, _KERNELS, _KERNEL_INSTANCES)):
@@ -229,7 +230,6 @@ def read_back(
     not_kept: set[int] = set()
     symbols, unreachable, handles, data = (defaultdict[int, list[str]](list) for _ in range(4))
     private, merged, weak = (defaultdict[int, set[str]](set) for _ in range(3))
-    table = image.symbols()
     known = kernels.find(table)
     named = known.names()
     for i, section in enumerate(image.sections):

@@ -106,12 +106,13 @@ def judge(
     data += vtables.with_key_functions(image, table)
     if data:
         return Answer(eager=defines(data))
-    if not own_initializers and (reason := of_headers(image, table)):
+    if own_initializers:
+        called, variables = start_up(image, table, of_headers=False)
+        if called:
+            shown = demangle.readable_lines((suspects or variables or called)[:3])
+            return Answer(eager=Reason(ReasonKind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
+    elif reason := of_headers(image, table):
         return Answer(eager=reason)
-    called, variables = start_up(image, table, of_headers=False) if own_initializers else ([], [])
-    if called:
-        shown = demangle.readable_lines((suspects or variables or called)[:3])
-        return Answer(eager=Reason(ReasonKind.INITIALIZER, f"{', '.join(shown)} at {place_of(shown[0], source)}"))
     return Answer(
         tuple(symbols),
         tuple(unreachable),
@@ -188,14 +189,19 @@ def start_up(image: ElfImage, table: list[Symbol], *, of_headers: bool) -> tuple
         own = (s for s in table if s.section == section and s.type in ("OBJECT", "TLS") and s.binding == "LOCAL")
         return next((s.name for s in own if s.value <= offset < s.value + s.size), "")
 
+    def is_own(s: Symbol) -> bool:
+        return s.type in ("OBJECT", "TLS") and s.section != _UNDEFINED and s.binding == "LOCAL"
+
     def leads_on(section: int, low: int, high: int) -> bool:
         """Return whether data has addresses of what is no data itself."""
         return any(s.type not in ("OBJECT", "TLS") for s, _ in targets(section, low, high))
 
     def is_harmless(s: Symbol) -> bool:
-        if HARMLESS.match(s.name) or not of_headers:
-            return HARMLESS.match(s.name) is not None
-        if s.type in ("OBJECT", "TLS") and s.section not in (_UNDEFINED,) and s.section < len(image.sections):
+        if HARMLESS.match(s.name) or (is_own(s) and not of_headers):
+            return True
+        if not of_headers:
+            return False
+        if s.type in ("OBJECT", "TLS") and _UNDEFINED < s.section < len(image.sections):
             is_changed = s.binding != "LOCAL" and image.sections[s.section].flags & _SHF_WRITE
             return not is_changed and not leads_on(s.section, s.value, s.value + s.size)
         return _PURE.fullmatch(s.name) is not None or _makes_values(s.name)
@@ -225,9 +231,8 @@ def start_up(image: ElfImage, table: list[Symbol], *, of_headers: bool) -> tuple
                 seen.add((where.section, where.value))
                 todo += targets(where.section, where.value, where.value + where.size) + local_calls(where)
         else:
-            is_own = where.type in ("OBJECT", "TLS") and where.section != _UNDEFINED and where.binding == "LOCAL"
-            if is_own:
+            if is_own(where):
                 variables[where.name] = None
-            if not (is_own and not of_headers) and not is_harmless(where):
+            if not is_harmless(where):
                 found[where.name] = None
     return list(found), [v for v in variables if v and not HARMLESS.match(v)]

@@ -61,10 +61,11 @@ class Solver:
         result = group.run(how.argv) if how else group.compile(source, output, group.all_errors)
         if result.status == 0:
             image = open_image(output)
-            if reason := real_object.of_headers(image, image.symbols()):
+            table = image.symbols()
+            if reason := real_object.of_headers(image, table):
                 self.found |= dict.fromkeys(blobs, Answer(eager=reason))
                 return []
-            for b, found in probe_unit.read_back(image, unit, self._shared, how).items():
+            for b, found in probe_unit.read_back(image, table, unit, self._shared, how).items():
                 if isinstance(found, str):
                     self.failed[b] = found
                 else:
